@@ -13,7 +13,20 @@ import torch
 from torch import Tensor
 from transformer_lens import patching
 
-from tests.models.own_modules import CONTEXT, KINDS, PARTS, VOCABULARY, Block, Fused, Language, ScaledBlock, Softmax
+from tests.models.own_modules import (
+    CONTEXT,
+    KINDS,
+    PARTS,
+    VOCABULARY,
+    WIDTH,
+    Block,
+    Encoder,
+    Fused,
+    Language,
+    Library,
+    ScaledBlock,
+    Softmax,
+)
 from workbench.models import ModuleKind, OwnModel, Parts
 from workbench.models.own_model import logits_of
 from workbench.util.seeds import generator
@@ -258,6 +271,290 @@ class Flat(Softmax):
 def test_a_pattern_that_is_cast_copied_or_reshaped_on_its_way_to_the_values_is_seen(attention: Any) -> None:
     model = OwnModel(Language(attention), PARTS, CONTEXT)
     assert model.config.pattern and model.config.n_heads == 4, model.facts.no_pattern
+
+
+class HeadFirst(Softmax):
+    """Scores and softmax over `[head, batch, query, key]`."""
+
+    def shares(self, scores: Tensor) -> Tensor:
+        return scores.transpose(0, 1).softmax(-1).transpose(0, 1)
+
+
+class OneRow(Fused):
+    """Heads and sequences in one dimension of the library's function."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (
+            y.unflatten(-1, (n, -1)).transpose(1, 2).repeat_interleave(self.heads // n, 1).flatten(0, 1)[None]
+            for y, n in ((self.q(x), self.heads), (self.k(x), self.groups), (self.v(x), self.groups))
+        )
+        z = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.o(z[0].unflatten(0, (len(x), self.heads)).transpose(1, 2).flatten(2))
+
+
+class TwoHops(Softmax):
+    def shares(self, scores: Tensor) -> Any:
+        shares = scores.softmax(-1)
+
+        class Values:
+            def __matmul__(self, v: Tensor) -> Tensor:
+                return shares @ (shares @ v)
+
+        return Values()
+
+
+class LessMean(Softmax):
+    """What differs from the mean over heads is read, beside something that the pattern multiplies too."""
+
+    def shares(self, scores: Tensor) -> Any:
+        shares = scores.softmax(-1)
+
+        class Values:
+            def __matmul__(self, v: Tensor) -> Tensor:
+                return shares @ torch.ones_like(v) + (shares - shares.mean(1, keepdim=True)) @ v
+
+        return Values()
+
+
+class FarWindow(Softmax):
+    """Beyond 40 tokens what is far away is cut, and the rest sums to 1 again."""
+
+    def shares(self, scores: Tensor) -> Tensor:
+        shares = scores.softmax(-1)
+        if shares.shape[-1] <= 40:
+            return shares
+        near = shares.triu(-39)
+        return near / near.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    ("attention", "said"),
+    [
+        (HeadFirst, r"\[4, 2, 24, 24\] for 2 of 24 tokens"),
+        (OneRow, r"\[1, 8, 24, 24\] for 2 of 24 tokens"),
+        (TwoHops, "or multiplies something else too"),
+        (LessMean, "changed before the values"),
+    ],
+)
+def test_a_pattern_of_another_order_or_that_is_read_otherwise_is_not_shown(attention: Any, said: str) -> None:
+    model = OwnModel(Language(attention), PARTS, CONTEXT)
+    assert model.facts.no_pattern is not None and re.search(said, model.facts.no_pattern), model.facts.no_pattern
+    assert not [name for name in model.hooked().hook_dict if ".attn." in name], "no point is there to be edited"
+
+
+def test_a_head_count_that_is_the_number_of_sequences_is_found_out() -> None:
+    """Two heads of two sequences: the order of the two is told by a run of one sequence."""
+    model = OwnModel(Language(HeadFirst, heads=2), PARTS, CONTEXT)
+    assert model.facts.no_pattern is not None
+
+
+def test_what_only_long_sequences_show_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.models.own_modules.CONTEXT", 100)
+    model = OwnModel(Language(FarWindow), PARTS, 100)
+    assert model.facts.no_pattern is not None and "changed before the values" in model.facts.no_pattern
+    assert OwnModel(Language(FarWindow), PARTS, 40).facts.no_pattern is None
+
+
+class Strict(Softmax):
+    """By the library's function, without a token's own position: the first query may read nothing, and reads zeros."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril(-1)
+        z = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.o(z.transpose(1, 2).flatten(2))
+
+
+@torch.no_grad()
+def test_a_query_that_may_read_nothing_reads_zeros_as_in_pytorch() -> None:
+    model, given = OwnModel(Language(Strict), PARTS, CONTEXT), tokens()
+    assert model(given).isfinite().all()
+    torch.testing.assert_close(model.hooked()(given), model(given), atol=1e-5, rtol=1e-5)
+
+
+class Parallel(Block):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.attention(self.norm1(x)) + self.feed_forward(self.norm1(x))
+
+
+class MLPFirst(Block):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.feed_forward(self.norm2(x))
+        return x + self.attention(self.norm1(x))
+
+
+@pytest.mark.parametrize("block", [Parallel, MLPFirst])
+def test_there_is_no_residual_between_parts_that_are_side_by_side_or_the_other_way_round(block: Any) -> None:
+    model = OwnModel(Language(block=block), PARTS, CONTEXT)
+    assert model.facts.parallel and model.facts.no_pattern is None
+    assert not [name for name in (*model.activation_names, *model.hooked().hook_dict) if "resid_mid" in name]
+    assert not made("softmax").facts.parallel
+
+
+class InPlace(Block):
+    def forward(self, x: Tensor) -> Tensor:
+        x += self.attention(self.norm1(x))
+        x += self.feed_forward(self.norm2(x))
+        return x
+
+
+class InPlaceEverywhere(Language):
+    def forward(self, tokens: Tensor) -> tuple[Tensor]:  # type: ignore[override]
+        x = self.tok(tokens)
+        x *= WIDTH**0.5
+        for layer in self.layers:
+            x = layer(x)
+        logits = self.output(self.norm(x))
+        logits *= 1.0
+        return (logits,)
+
+
+@torch.no_grad()
+def test_code_that_works_in_place_leaves_what_was_seen() -> None:
+    model, given = OwnModel(InPlaceEverywhere(block=InPlace), PARTS, CONTEXT), tokens()
+    seen = captured(model, given)
+    torch.testing.assert_close(seen["hook_embed"], model.token_embedding(given))
+    block: Any = model.blocks[0]
+    x = WIDTH**0.5 * seen["hook_embed"]
+    torch.testing.assert_close(seen["blocks.0.hook_resid_pre"], x)
+    torch.testing.assert_close(seen["blocks.0.hook_attn_out"], block.attention(block.norm1(x)))
+    torch.testing.assert_close(seen["blocks.0.hook_resid_post"], seen["blocks.1.hook_resid_pre"])
+
+
+class Half(Softmax):
+    """As Llama does it: softmax in float32, then cast to what the weights have."""
+
+    def shares(self, scores: Tensor) -> Tensor:
+        return torch.nn.functional.softmax(scores, dim=-1, dtype=torch.float32).to(scores.dtype)
+
+
+def test_a_softmax_in_another_precision_is_the_pattern() -> None:
+    model = OwnModel(Language(Half).bfloat16(), PARTS, CONTEXT)
+    assert model.facts.no_pattern is None and model.config.n_heads == 4
+
+
+class Weights(Library):
+    """The library's attention, whose mean weights are used."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        out, weights = self.inner(x, x, x, attn_mask=mask)
+        return out + weights.mean(-1, keepdim=True)
+
+
+class Apart(Softmax):
+    """No gradient passes through it, and its output rests on it all the same."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).detach()
+
+
+class Silent(Language):
+    @torch.no_grad()
+    def forward(self, tokens: Tensor) -> tuple[Tensor]:
+        return super().forward(tokens)
+
+
+class Numbered(Block):
+    """Called with its number first, and its residual by name."""
+
+    def forward(self, number: int, cosines: Tensor, *, x: Tensor) -> list[Tensor]:  # type: ignore[override]
+        return [super().forward(x), cosines]
+
+
+class OfNumbered(Language):
+    def forward(self, tokens: Tensor) -> dict[str, Tensor]:  # type: ignore[override]
+        x = self.tok(tokens)
+        for number, layer in enumerate(self.layers):
+            x, _ = layer(number, torch.ones(3, 8), x=x)
+        return {"logits": self.output(self.norm(x))}
+
+
+@pytest.mark.parametrize(
+    "module",
+    [lambda: Language(Weights), lambda: Language(Apart), Silent, lambda: OfNumbered(block=Numbered)],
+    ids=["weights", "detached", "no_grad", "called by name"],
+)
+@torch.no_grad()
+def test_a_module_that_is_written_otherwise_is_hooked_as_any(module: Any) -> None:
+    model, given = OwnModel(module(), PARTS, CONTEXT), tokens()
+    assert model.facts.no_pattern is None and model.facts.watched_only == ()
+    hooked, before = model.hooked(), model(given)
+    torch.testing.assert_close(hooked(given), before, atol=1e-5, rtol=1e-5)
+    with hooked.hooks(fwd_hooks=[("blocks.0.attn.hook_pattern", lambda x, hook: x.flip(1))]):
+        assert (hooked(given) - before).abs().max() > 1e-4
+
+
+class Logits(Language):
+    """The language with other logits."""
+
+    def __init__(self, change: Any, **more: Any) -> None:
+        super().__init__(**more)
+        self.change = change
+
+    def forward(self, tokens: Tensor) -> Any:
+        return self.change(super().forward(tokens)[0])
+
+
+def masked(logits: Tensor) -> Tensor:
+    logits[..., 40:] = -torch.inf
+    return logits
+
+
+@torch.no_grad()
+def test_logits_that_are_infinite_are_the_models_own_and_no_residual_is_decoded() -> None:
+    model, given = OwnModel(Logits(masked), PARTS, CONTEXT), tokens()
+    torch.testing.assert_close(model.hooked()(given), model(given))
+    assert model.facts.no_decoding is not None
+    assert captured(model, given)["unembed.hook_out"].isfinite().all()
+
+
+class SequenceFirst(Encoder):
+    def __init__(self) -> None:
+        super().__init__()
+        for layer in self.layers:
+            layer.self_attn.batch_first = False
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x, mask = (
+            self.tok(tokens).transpose(0, 1),
+            torch.nn.Transformer.generate_square_subsequent_mask(tokens.shape[1]),
+        )
+        for layer in self.layers:
+            x = layer(x, mask, is_causal=True)
+        return self.output(self.norm(x)).transpose(0, 1)
+
+
+def broken() -> Any:
+    module: Any = Language()
+    module.layers[1].feed_forward.up.weight.data[0, 0] = torch.nan
+    return module
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (lambda: Logits(lambda x: x[:, -1:]), r"its logits are \[2, 1, 50\] for 2 sequences of 24 tokens"),
+        (lambda: Logits(lambda x: x.flatten(0, 1)), r"its logits are \[48, 50\]"),
+        (lambda: Logits(lambda x: x.mT), r"its logits are \[2, 50, 24\]"),
+        (lambda: Logits(lambda x: {"scores": x}), "gives out dict, in which there are no logits"),
+        (broken, "layers.1.feed_forward.up.weight has numbers that are NaN"),
+    ],
+)
+def test_what_cannot_be_read_as_logits_or_has_no_numbers_is_refused_in_a_line(module: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as raised:
+        OwnModel(module(), PARTS, CONTEXT)
+    assert "\n" not in str(raised.value)
+
+
+def test_residuals_in_another_order_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"block 0 is given \[24, 2, 32\], not \[batch, pos, d_model\].*batch_first"):
+        OwnModel(SequenceFirst(), KINDS["encoder"].parts, CONTEXT)
+
+
+def test_a_context_that_is_longer_than_the_module_takes_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"it cannot be run on 2 sequences of 32 tokens: "):
+        OwnModel(Language(Softmax), PARTS, 60)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -48,11 +48,6 @@ class BridgedModel(OwnModel):
         self.facts = self._learnt(tokens)
         let_watch_only(bridge, self.facts.watched_only)
 
-    @property
-    def activation_names(self) -> list[str]:
-        """The names of the residuals, in the order of the forward pass."""
-        return [name for name in super().activation_names if not (self.facts.parallel and "resid_mid" in name)]
-
     def hooked(self) -> Any:
         """The bridge itself."""
         return self.module

@@ -77,9 +77,11 @@ def why_not_decoded(
     seen: list[Tensor] = []
     with model.hooks(fwd_hooks=[(f"blocks.{model.cfg.n_layers - 1}.hook_resid_post", lambda x, hook: seen.append(x))]):
         logits = model(tokens)
-    decoded = transform(linear(final_norm(seen[0]), unembedding.weight, unembedding.bias))
+    decoded = transform(linear(final_norm(seen[0]), unembedding.weight, getattr(unembedding, "bias", None)))
     if _same(decoded, logits, logits.dtype):
         return None
+    if not logits.isfinite().all():
+        return "some of its logits are infinite, whatever it reads, so no residual can be read as it reads the last one"
     apart = float((decoded - logits).abs().max() / logits.abs().max())
     return (
         "its logits are not what its final norm and unembedding make of the last residual (off by "
@@ -89,4 +91,5 @@ def why_not_decoded(
 
 def _same(one: Tensor, other: Tensor, dtype: torch.dtype) -> bool:
     """Whether two sets of logits differ by no more than rounding in this dtype."""
-    return bool((one - other).abs().max() <= other.abs().max() * torch.finfo(dtype).eps ** 0.5)
+    apart = (one - other).abs().max()
+    return bool(apart.isfinite() and apart <= other.abs().max() * torch.finfo(dtype).eps ** 0.5)

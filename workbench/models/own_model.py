@@ -10,7 +10,7 @@ writes, then what its MLP writes. Its activations then have TransformerLens's na
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as plain_field
 from functools import cached_property
@@ -91,6 +91,7 @@ class OwnModelConfig(DecoderConfig):
     settings: dict[str, Any] = Field(default_factory=dict, description="what the kind builds it from")
     n_weights: int = Field(default=0, ge=0, description="how many numbers it learned")
     pattern: bool = Field(default=True, description="whether its attention pattern can be seen")
+    middle: bool = Field(default=True, description="whether its MLP reads the residual with what attention wrote")
     # What describes the library's decoder alone is not kept, nor told in any table.
     attention: Any = Field(default=(), exclude=True)
     n_kv_heads: int | None = Field(default=None, exclude=True)
@@ -161,7 +162,8 @@ class OwnModel(nn.Module):
         build: makes the module with fresh weights from a generator, for the control `untrained`; None if nothing can.
 
     Raises:
-        ValueError: if a part is not where it is said to be, or the blocks do not add to a residual.
+        ValueError: if a part is not where it is said to be, a weight is no finite number, the blocks do not add to a
+            residual, or the module cannot be run on sequences up to `n_ctx`.
     """
 
     known_text: KnownText | None = None
@@ -177,11 +179,12 @@ class OwnModel(nn.Module):
         settings: dict[str, Any] | None = None,
         build: Callable[[torch.Generator], nn.Module] | None = None,
     ) -> None:
-        from workbench.models.own_model_checks import check_parts
+        from workbench.models.own_model_checks import check_parts, in_one_line_of
 
         super().__init__()
         self.module, self.parts, self.build, self.facts = copy.deepcopy(module), parts, build, Facts(1)
         self.eval()
+        _check_numbers(self)
         vocabulary = self._part("embed").weight
         if not isinstance(self.blocks, nn.ModuleList | nn.Sequential):
             raise ValueError(f"{parts.blocks} is not a list of blocks, but {type(self.blocks).__name__}")
@@ -196,11 +199,11 @@ class OwnModel(nn.Module):
                 f"{list(self.unembedding.weight.shape)}, not [{first.d_vocab}, {first.d_model}]"
             )
         tokens = probe_tokens(first.d_vocab, n_ctx, vocabulary.device)
-        with torch.no_grad():
-            self.facts = check_parts(self.hooked(), tokens, self(tokens))
-        self.facts = self._learnt(tokens)
-        found = {"n_heads": self.facts.n_heads, "pattern": self.facts.no_pattern is None}
-        self.config = OwnModelConfig(**{**_fields(first), **found})
+        with in_one_line_of(name):
+            self.facts = check_parts(self.hooked(), self, tokens)
+            found = {"n_heads": self.facts.n_heads, "pattern": self.facts.no_pattern is None}
+            self.config = OwnModelConfig(**{**_fields(first), **found, "middle": not self.facts.parallel})
+            self.facts = self._learnt(tokens)
 
     @classmethod
     def of_kind(cls, kind: str, settings: dict[str, Any], n_ctx: int, module: nn.Module | None = None) -> OwnModel:
@@ -279,7 +282,7 @@ class OwnModel(nn.Module):
     @property
     def activation_names(self) -> list[str]:
         """The names of the residuals, in the order of the forward pass."""
-        return self.config.activation_names
+        return [name for name in self.config.activation_names if not (self.facts.parallel and "resid_mid" in name)]
 
     def _part(self, which: str) -> Any:
         return part(self.module, getattr(self.parts, which), which)
@@ -317,7 +320,10 @@ def part(module: nn.Module, name: str, which: str) -> nn.Module:
 
 def logits_of(output: Any) -> Tensor:
     """The logits in what a module gave out."""
-    found = getattr(output, "logits", output[0] if isinstance(output, tuple) else output)
+    found = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
+    if isinstance(found, tuple | list):  # of a loss and logits, the logits
+        tensors = [part for part in found if isinstance(part, Tensor)]
+        found = next((part for part in tensors if part.ndim == 3), found)
     if not isinstance(found, Tensor):
         raise ValueError(f"the module gives out {type(output).__name__}, in which there are no logits")
     return found
@@ -329,8 +335,16 @@ def probe_tokens(d_vocab: int, n_ctx: int, device: torch.device) -> Int[Tensor, 
     Two short sequences would not tell that a fast path differs beyond some length: they are as long as the context, up
     to a bound that keeps the check at a few milliseconds.
     """
-    shape = (PROBED, min(n_ctx, LONGEST_PROBE))
+    length = min(n_ctx, LONGEST_PROBE)
+    shape = (PROBED + (length == PROBED), length)  # so that a position is not taken for a sequence
     return torch.randint(d_vocab, shape, generator=generator(0, "hooked model")).to(device)
+
+
+def _check_numbers(module: nn.Module) -> None:
+    """Raise ValueError, which names it, if a weight is no finite number."""
+    for name, values in module.named_parameters():
+        if values.is_floating_point() and values.numel() and not torch.stack(values.aminmax()).isfinite().all():
+            raise ValueError(f"{name.removeprefix('module.')} has numbers that are NaN or infinite")
 
 
 def count_weights(module: nn.Module) -> int:

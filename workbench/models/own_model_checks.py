@@ -3,35 +3,82 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from workbench.models.own_model import Facts
+from workbench.models.logits import LOGITS
+from workbench.models.own_model import Facts, OwnModel
 from workbench.models.own_model_hooks import HookedModule
+from workbench.util.messages import brief
+from workbench.util.seeds import generator
 
 PRODUCTS = (torch.matmul, torch.bmm, Tensor.matmul, Tensor.__matmul__, Tensor.bmm)
 """Products that sum over the last dimension of their first factor."""
+LONG = 512
+"""The tokens of the one sequence on which patterns are looked at again, as far as the context goes."""
 WRITES = ("resid_pre", "attn_out", "mlp_out", "resid_post")
 
 
+@contextmanager
+def in_one_line_of(name: str) -> Iterator[None]:
+    """Turn what a module raises that does not expect to be run so into one line."""
+    try:
+        yield
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{name} cannot be run with hooks: {type(error).__name__}: {brief(error, 200)}") from None
+
+
 @torch.no_grad()
-def check_parts(
-    hooked: HookedModule, tokens: Int[Tensor, "batch pos"], bare: Float[Tensor, "batch pos class"]
-) -> Facts:
+def check_parts(hooked: HookedModule, model: OwnModel, tokens: Int[Tensor, "batch pos"]) -> Facts:
     """Run a hooked module on a few tokens and see that its parts are what they are said to be.
 
     Args:
         hooked: the module.
-        tokens: the tokens.
-        bare: the logits of the module itself.
+        model: the same without hooks.
+        tokens: the tokens, of which there are other numbers of sequences and of positions.
 
     Raises:
         ValueError: if its logits differ, a part does not run, or a block does not add what its attention and MLP write.
+    """
+    seen, times, reads = _run(hooked, model, tokens)
+    for layer in range(hooked.config.n_layers):
+        _check_block(hooked, layer, seen, tokens)
+    parallel = _parallel(hooked, tokens, seen)
+    causal = _is_causal(model, tokens)
+    patterns = [f"blocks.{layer}.attn.hook_pattern" for layer in range(hooked.config.n_layers)]
+    for length in (tokens.shape[1], min(hooked.config.n_ctx, LONG)):
+        if length != tokens.shape[1]:  # one long sequence: what only a window or a chunk does is then seen
+            tokens = torch.randint(hooked.config.d_vocab, (1, length), generator=generator(0, "long"))
+            seen, times, reads = _run(hooked, model, tokens.to(model.token_embedding.weight.device))
+        for layer, name in enumerate(patterns):
+            # Where z is seen, the product with the values is taken here, in place of scaled_dot_product_attention.
+            read = (reads.read[name] == 1 and name not in reads.changed) or name.replace("pattern", "z") in seen
+            why = _why_no_pattern(seen.get(name), times[name], read, tokens, causal)
+            if why is not None:
+                return Facts(1, f"no attention pattern is seen in layer {layer}: {why}", parallel=parallel)
+    n_heads = {seen[name].shape[1] for name in patterns}
+    if len(n_heads) > 1:
+        why = f"layers have different numbers of heads: {', '.join(map(str, sorted(n_heads)))}"
+        return Facts(1, why, parallel=parallel)
+    return Facts(n_heads.pop(), parallel=parallel)
+
+
+def _run(
+    hooked: HookedModule, model: OwnModel, tokens: Int[Tensor, "batch pos"]
+) -> tuple[dict[str, Tensor], Counter[str], _Reads]:
+    """What passes each hook point the first time, how often something passes, and what becomes of patterns.
+
+    Raises:
+        ValueError: if it cannot be run on so many tokens, its logits differ from those of the model without hooks, or
+            have another shape than `[batch, pos, d_vocab]`.
     """
     seen: dict[str, Tensor] = {}
     times: Counter[str] = Counter()
@@ -44,30 +91,40 @@ def check_parts(
         if name.endswith("hook_pattern"):
             reads.follow(name, activation)
 
+    n, length = tokens.shape
+    try:
+        bare = model(tokens)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"it cannot be run on {n} sequences of {length} tokens: {brief(error, 200)}") from None
+    if bare.shape != (n, length, hooked.config.d_vocab):
+        raise ValueError(
+            f"its logits are {list(bare.shape)} for {n} sequences of {length} tokens, not [batch, pos, d_vocab], which "
+            f"is [{n}, {length}, {hooked.config.d_vocab}]"
+        )
     with hooked.hooks(fwd_hooks=[(name, keep) for name in hooked.hook_dict]), reads:
         logits = hooked(tokens)
-    if (logits - bare).abs().max() > torch.finfo(bare.dtype).eps ** 0.5 * bare.abs().max():
+    if not _near(logits, bare):
         raise ValueError("the hooked module does not compute what the module does: its logits differ")
-    for name in ("hook_embed", "ln_final.hook_out", "unembed.hook_out"):
+    for name, width in (("hook_embed", None), ("ln_final.hook_out", None), (LOGITS, hooked.config.d_vocab)):
         if name not in seen:
             raise ValueError(f"the module never runs the part that stands for {name}")
-    patterns = [f"blocks.{layer}.attn.hook_pattern" for layer in range(hooked.config.n_layers)]
-    for layer in range(hooked.config.n_layers):
-        _check_block(hooked, layer, seen)
-    causal = _is_causal(hooked, tokens, logits)
-    for layer, name in enumerate(patterns):
-        # Where z is seen, the product with the values is taken here, in place of scaled_dot_product_attention.
-        read = name in reads.read or name.replace("pattern", "z") in seen
-        why = _why_no_pattern(seen.get(name), times[name], read, tokens.shape[1], causal)
-        if why is not None:
-            return Facts(1, f"no attention pattern is seen in layer {layer}: {why}")
-    n_heads = {seen[name].shape[1] for name in patterns}
-    if len(n_heads) > 1:
-        return Facts(1, f"layers have different numbers of heads: {', '.join(map(str, sorted(n_heads)))}")
-    return Facts(n_heads.pop())
+        if width is not None and seen[name].shape[-1] != width:
+            raise ValueError(f"the part that stands for {name} gives out {list(seen[name].shape)}, no logits")
+    return seen, times, reads
 
 
-def _check_block(hooked: HookedModule, layer: int, seen: dict[str, Tensor]) -> None:
+def _near(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are alike but for rounding, and infinite in the same places; NaN is like nothing."""
+    finite = other.isfinite()
+    if one.shape != other.shape or not torch.equal(one[~finite], other[~finite]):
+        return False
+    one, other = one[finite], other[finite]
+    return not len(other) or bool((one - other).abs().max() <= torch.finfo(other.dtype).eps ** 0.5 * other.abs().max())
+
+
+def _check_block(hooked: HookedModule, layer: int, seen: dict[str, Tensor], tokens: Int[Tensor, "batch pos"]) -> None:
     missing = [name for name in WRITES if f"blocks.{layer}.hook_{name}" not in seen]
     if missing:
         raise ValueError(f"block {layer} never runs the part that stands for hook_{missing[0]}")
@@ -75,38 +132,76 @@ def _check_block(hooked: HookedModule, layer: int, seen: dict[str, Tensor]) -> N
     if before.shape != after_both.shape or attn.shape != before.shape or mlp.shape != before.shape:
         shapes = ", ".join(str(list(x.shape)) for x in (before, attn, mlp, after_both))
         raise ValueError(f"block {layer}: input, attention's write, the MLP's and the output differ: {shapes}")
-    apart = (before + attn + mlp - after_both).abs().max()
-    if apart > torch.finfo(before.dtype).eps ** 0.5 * after_both.abs().max():
+    expected = (*tokens.shape, hooked.config.d_model)
+    if before.shape != expected:
+        raise ValueError(
+            f"block {layer} is given {list(before.shape)}, not [batch, pos, d_model], which is {list(expected)}: every "
+            "sequence, position and number is read in this order (PyTorch's layers have it with batch_first=True)"
+        )
+    if not _near(before + attn + mlp, after_both):
+        apart = float((before + attn + mlp - after_both).abs().max())
         raise ValueError(
             f"block {layer} is not its input with what {hooked.parts.attn} and {hooked.parts.mlp} write added (off by "
-            f"{float(apart):.2g}): name the parts whose output is added, such as a norm behind the MLP. Blocks "
+            f"{apart:.2g}): name the parts whose output is added, such as a norm behind the MLP. Blocks "
             "that norm or scale the sum itself have no residual stream to read"
         )
 
 
-def _is_causal(
-    hooked: HookedModule, tokens: Int[Tensor, "batch pos"], logits: Float[Tensor, "batch pos class"]
-) -> bool:
+def _parallel(hooked: HookedModule, tokens: Int[Tensor, "batch pos"], seen: dict[str, Tensor]) -> bool:
+    """Whether in some block the MLP does not read what attention writes, or attention reads what the MLP writes.
+
+    There is then no residual between the two. Every block starts with what it was given before, and one of the two is
+    changed at random: the other moves, or it does not.
+    """
+
+    def moves(changed: str, watched: str) -> list[bool]:
+        found: dict[int, bool] = {}
+        draws = generator(0, "parallel")
+        hooks = []
+        for layer in range(hooked.config.n_layers):
+            at = f"blocks.{layer}.hook_"
+
+            def start(x: Tensor, hook: Any, at: str = at) -> Tensor:
+                return seen[at + "resid_pre"]
+
+            def change(x: Tensor, hook: Any) -> Tensor:
+                return x + x.abs().max() * torch.randn(x.shape, generator=draws).to(x)
+
+            def watch(x: Tensor, hook: Any, at: str = at, layer: int = layer) -> None:
+                found[layer] = not _near(x, seen[at + watched])
+
+            hooks += [(at + "resid_pre", start), (at + changed, change), (at + watched, watch)]
+        with hooked.hooks(fwd_hooks=hooks):
+            hooked(tokens)
+        return list(found.values())
+
+    return not all(moves("attn_out", "mlp_out")) or any(moves("mlp_out", "attn_out"))
+
+
+def _is_causal(model: OwnModel, tokens: Int[Tensor, "batch pos"]) -> bool:
     """Whether another last token leaves the logits before it as they are."""
+    logits = model(tokens)
     other = torch.cat([tokens[:, :-1], (tokens[:, -1:] + 1) % logits.shape[-1]], dim=1)
-    moved = (hooked(other) - logits)[:, :-1].abs()
-    return not moved.numel() or bool(moved.max() <= torch.finfo(logits.dtype).eps ** 0.5 * logits.abs().max())
+    return _near(model(other)[:, :-1], logits[:, :-1])
 
 
-def _why_no_pattern(pattern: Tensor | None, times: int, read: bool, n_pos: int, causal: bool) -> str | None:
+def _why_no_pattern(
+    pattern: Tensor | None, times: int, read: bool, tokens: Int[Tensor, "batch pos"], causal: bool
+) -> str | None:
     """Why what was seen of a layer is not its attention pattern; None if it is."""
+    n, n_pos = tokens.shape
     if pattern is None:
         return "it calls neither scaled_dot_product_attention nor a softmax over [batch, head, query, key]"
     if times > 1:
         return f"its attention takes {times} softmaxes, and which of them is the pattern is not known"
-    if pattern.shape[2:] != (n_pos, n_pos):
-        return f"its softmax gives {list(pattern.shape)}, not [batch, head, query, key] of {n_pos} positions"
-    if ((pattern.sum(-1) - 1).abs() > torch.finfo(pattern.dtype).eps ** 0.5).any():
+    if pattern.ndim != 4 or (len(pattern), *pattern.shape[2:]) != (n, n_pos, n_pos):
+        return f"its softmax gives {list(pattern.shape)} for {n} of {n_pos} tokens, not [batch, head, query, key]"
+    if not ((pattern.sum(-1) - 1).abs() <= torch.finfo(pattern.dtype).eps ** 0.5).all():
         return "the rows of its softmax do not sum to 1 over the keys, the last dimension"
     if causal and pattern.triu(1).any():
         return "its softmax has weight on later positions, on which its logits do not depend"
     if not read:
-        return "its softmax is changed before the values are multiplied by it"
+        return "its softmax is changed before the values are multiplied by it, or multiplies something else too"
     return None
 
 
@@ -120,7 +215,8 @@ class _Reads(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.same: dict[int, tuple[str, Tensor]] = {}  # by the id of a tensor, which is kept so that the id is its own
-        self.read: set[str] = set()
+        self.read: Counter[str] = Counter()  # how often values, or anything else, were multiplied by it
+        self.changed: set[str] = set()  # of which something as large was made that differs
 
     def follow(self, name: str, pattern: Tensor) -> None:
         """Follow the pattern of a hook point."""
@@ -136,9 +232,12 @@ class _Reads(TorchFunctionMode):
             if name is None or pattern is None or not isinstance(output, Tensor):
                 continue
             if _sums_over_keys(func, at, factors):
-                self.read.add(name)
-            elif output.numel() == pattern.numel() and torch.equal(output.flatten().to(pattern), pattern.flatten()):
-                self.follow(name, output)
+                self.read[name] += 1
+            elif output.numel() == pattern.numel():
+                if torch.equal(output.flatten(), pattern.flatten().to(output.dtype)):
+                    self.follow(name, output)
+                else:
+                    self.changed.add(name)
         return output
 
 

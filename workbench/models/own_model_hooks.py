@@ -68,7 +68,7 @@ class HookedModule(HookedRootModule):
         super().__init__()
         self.config, self.parts = config, parts
         self.hook_embed = HookPoint()
-        self.blocks = nn.ModuleList(_BlockHooks() for _ in range(config.n_layers))
+        self.blocks = nn.ModuleList(_BlockHooks(config) for _ in range(config.n_layers))
         self.ln_final, self.unembed = _OutHook(), _OutHook()
         self.module = module
         self._wrap()
@@ -138,20 +138,25 @@ class _AttentionHooks(nn.Module):
 class _BlockHooks(nn.Module):
     """The hook points of one block."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: OwnModelConfig) -> None:
         super().__init__()
-        self.hook_resid_pre, self.hook_attn_out, self.hook_resid_mid = HookPoint(), HookPoint(), HookPoint()
+        self.hook_resid_pre, self.hook_attn_out = HookPoint(), HookPoint()
         self.hook_mlp_out, self.hook_resid_post = HookPoint(), HookPoint()
-        self.attn = _AttentionHooks()
+        if config.middle:  # what is not there has no hook point, so that no edit of it is without effect
+            self.hook_resid_mid = HookPoint()
+        if config.pattern:
+            self.attn = _AttentionHooks()
+        self.d_model = config.d_model
         self.residual: Tensor | None = None  # what came into the block that runs
 
     def wrap(self, block: nn.Module, parts: Parts) -> None:
         """Let a block and its parts pass what they compute through these hook points."""
-        before(block, self._enter)
+        before(block, self._enter, self.d_model)
         after(block, self.hook_resid_post)
         after(part(block, parts.attn, "attn"), self._attention_wrote)
         after(part(block, parts.mlp, "mlp"), self.hook_mlp_out)
-        inside(part(block, parts.attention or parts.attn, "attention"), self.attn)
+        if hasattr(self, "attn"):
+            inside(part(block, parts.attention or parts.attn, "attention"), self.attn)
 
     def _enter(self, x: Tensor) -> Tensor:
         self.residual = self.hook_resid_pre(x)
@@ -161,6 +166,8 @@ class _BlockHooks(nn.Module):
         """What attention writes. An edit of the residual behind it is added to it, and so goes on with the residual."""
         assert self.residual is not None, "attention ran outside its block"
         out = self.hook_attn_out(out)
+        if not hasattr(self, "hook_resid_mid"):
+            return out
         middle = self.residual + out
         edited = self.hook_resid_mid(middle)
         return out if edited is middle else edited - self.residual
@@ -171,18 +178,21 @@ Forward = Callable[..., Any]
 module then has copies of these, where a closure would go on with the hook points of the first."""
 
 
-def before(module: nn.Module, through: Callable[[Tensor], Tensor]) -> None:
-    """Let a module's first tensor pass through something first."""
-    module.forward = partial(_before, type(module).__name__, module.forward, through)
+def before(module: nn.Module, through: Callable[[Tensor], Tensor], width: int) -> None:
+    """Let the residual that a module is given, its first input `[batch, pos, width]`, pass through something first."""
+    module.forward = partial(_before, type(module).__name__, module.forward, through, width)
 
 
-def _before(name: str, forward: Forward, through: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
-    if args:
-        return forward(through(args[0]), *args[1:], **kwargs)
-    given = next((key for key, value in kwargs.items() if isinstance(value, Tensor)), None)
-    if given is None:
-        raise ValueError(f"{name} is called without a tensor")
-    return forward(**{**kwargs, given: through(kwargs[given])})
+def _before(
+    name: str, forward: Forward, through: Callable[[Tensor], Tensor], width: int, *args: Any, **kwargs: Any
+) -> Any:
+    given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+    for key, value in given.items():
+        if isinstance(value, Tensor) and value.ndim == 3 and value.shape[-1] == width:
+            # A copy: code that adds to it in place would change what was seen.
+            given[key] = through(value).clone()
+            return forward(*(given[i] for i in range(len(args))), **{key: given[key] for key in kwargs})
+    raise ValueError(f"{name} is called without a residual [batch, pos, {width}]")
 
 
 def after(module: nn.Module, through: Callable[[Tensor], Tensor]) -> None:
@@ -192,7 +202,13 @@ def after(module: nn.Module, through: Callable[[Tensor], Tensor]) -> None:
 
 def _after(forward: Forward, through: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
     output = forward(*args, **kwargs)
-    return (through(output[0]), *output[1:]) if isinstance(output, tuple) else through(output)
+    first = output[0] if isinstance(output, tuple | list) else output
+    if not isinstance(first, Tensor):
+        raise ValueError(
+            f"a part gives out {type(output).__name__}, not a tensor, or several of which one is the first"
+        )
+    passed = through(first).clone()  # a copy: code that changes it in place would change what was seen
+    return type(output)([passed, *output[1:]]) if isinstance(output, tuple | list) else passed
 
 
 def inside(module: nn.Module, points: _AttentionHooks) -> None:
@@ -211,6 +227,7 @@ class _Within(TorchFunctionMode):
     def __init__(self, points: _AttentionHooks) -> None:
         super().__init__()
         self.points = points
+        self.pattern: Tensor | None = None  # the last one
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -220,7 +237,11 @@ class _Within(TorchFunctionMode):
             return self.attend(*args, **kwargs)
         if func is multi_head_attention_forward:
             with _patched(self.attend):
-                return func(*args, **{**kwargs, "need_weights": False})
+                output, _ = func(*args, **{**kwargs, "need_weights": False})
+            if not kwargs.get("need_weights", True):
+                return output, None
+            assert self.pattern is not None
+            return output, self.pattern.mean(1) if kwargs.get("average_attn_weights", True) else self.pattern
         output = func(*args, **kwargs)
         if func in SOFTMAX and isinstance(output, Tensor) and output.ndim == 4:
             return self.points.hook_pattern(output)
@@ -251,7 +272,10 @@ class _Within(TorchFunctionMode):
             scores = scores.masked_fill(~attn_mask, -torch.inf)
         elif attn_mask is not None:
             scores = scores + attn_mask
-        pattern = self.points.hook_pattern(self.points.hook_attn_scores(scores).softmax(-1))
+        scores = self.points.hook_attn_scores(scores)
+        # As PyTorch does: a query that may read nothing reads zeros.
+        shares = scores.softmax(-1).masked_fill(scores.isneginf().all(-1, keepdim=True), 0.0)
+        self.pattern = pattern = self.points.hook_pattern(shares)
         return self.points.hook_z((pattern @ value).transpose(-2, -3)).transpose(-2, -3)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from transformer_lens.hook_points import HookPoint
 
 from workbench.models.logits import LOGITS
+from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
     from workbench.models.hooked import AnyHooked
@@ -64,8 +65,9 @@ def check_editable(model: AnyHooked, names: Sequence[str]) -> None:
 def watched_only(model: AnyHooked, tokens: Int[Tensor, "batch pos"]) -> tuple[str, ...]:
     """The hook points of `EDITED` that a forward pass goes through and its output does not depend on.
 
-    One forward pass and one backward: zeros are added at every point, and the output either has a gradient by them or
-    does not rest on them. A gradient of 0, as behind weights of 0, is no reason to refuse an edit.
+    One forward pass and one backward: zeros are added at every point, and where the output has a gradient by them it
+    rests on them, though it be 0, as behind weights of 0. Where it has none, what is computed there may be detached, or
+    nothing have a gradient: something is added there, and the output moves or does not.
     """
     names = {id(point): name for name, point in model.hook_dict.items() if name.endswith(EDITED)}
     added: dict[str, Tensor] = {}
@@ -80,8 +82,30 @@ def watched_only(model: AnyHooked, tokens: Int[Tensor, "batch pos"]) -> tuple[st
     with ExitStack() as hooks, torch.enable_grad():
         for name in names.values():  # PyTorch's own hooks: TransformerLens's refuse points that are switched off
             hooks.callback(model.hook_dict[name].register_forward_hook(add).remove)
-        slopes = torch.autograd.grad(model(tokens).sum(), list(added.values()), allow_unused=True)
-    return tuple(name for name, slope in zip(added, slopes, strict=True) if slope is None)
+        try:
+            total = model(tokens).sum()
+            slopes: Sequence[Tensor | None] = torch.autograd.grad(total, list(added.values()), allow_unused=True)
+        except RuntimeError:  # without gradients at all (`torch.no_grad` in its code), or none that can be had
+            slopes = (None,) * len(added)
+    without = [name for name, slope in zip(added, slopes, strict=True) if slope is None]
+    if not without or not _moves(model, tokens, without):
+        return tuple(without)
+    return tuple(name for name in without if not _moves(model, tokens, [name]))
+
+
+@torch.no_grad()
+def _moves(model: AnyHooked, tokens: Int[Tensor, "batch pos"], names: Sequence[str]) -> bool:
+    """Whether the output is another one where something random is added at these hook points."""
+    draws = generator(0, "watched only")
+
+    def add(point: Any, given: Any, activation: Tensor) -> Tensor:
+        return activation + torch.randn(activation.shape, generator=draws).to(activation)
+
+    before = model(tokens)
+    with ExitStack() as hooks:
+        for name in names:
+            hooks.callback(model.hook_dict[name].register_forward_hook(add).remove)
+        return not torch.equal(model(tokens).nan_to_num(), before.nan_to_num())
 
 
 def let_watch_only(model: AnyHooked, names: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -43,7 +44,7 @@ class Auxiliary(base.Objective):
         )
         weight: float = Field(1.0, ge=0, description="how much their losses count beside the others")
 
-    def __init__(self, config: DecoderConfig, **settings: object) -> None:
+    def __init__(self, config: DecoderConfig, **settings: Any) -> None:
         super().__init__(config, **settings)
         self.config = config
         self.places: dict[str, str] = {}
