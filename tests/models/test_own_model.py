@@ -555,6 +555,8 @@ def test_residuals_in_another_order_are_refused() -> None:
 def test_a_context_that_is_longer_than_the_module_takes_is_refused() -> None:
     with pytest.raises(ValueError, match=r"it cannot be run on 2 sequences of 32 tokens: "):
         OwnModel(Language(Softmax), PARTS, 60)
+    with pytest.raises(ValueError, match="n_ctx is the length of the longest sequence, 1 token or more, not 0"):
+        OwnModel(Language(), PARTS, 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

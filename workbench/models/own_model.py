@@ -182,6 +182,8 @@ class OwnModel(nn.Module):
         from workbench.models.own_model_checks import check_parts, in_one_line_of
 
         super().__init__()
+        if n_ctx < 1:
+            raise ValueError(f"n_ctx is the length of the longest sequence, 1 token or more, not {n_ctx}")
         self.module, self.parts, self.build, self.facts = copy.deepcopy(module), parts, build, Facts(1)
         self.eval()
         _check_numbers(self)
