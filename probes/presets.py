@@ -180,6 +180,13 @@ PRESETS: dict[str, Preset] = {
         ("state",),
         "scored",
     ),
+    "moved-object": Preset(
+        "Is the object that a move moves known where it is asked for?",
+        ("box_moves",),
+        ("moved",),
+        "scored",
+        n=512,
+    ),
     "open-brackets": Preset(
         "Are the number of open brackets and the one that may close known after each bracket?",
         ("dyck",),

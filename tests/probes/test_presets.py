@@ -21,6 +21,7 @@ from workbench.tasks import TASKS
 
 SMALL: dict[str, dict[str, Any]] = {
     "boxes-standard": {"task": {"n_boxes": 3, "n_objects": 8, "max_operations": 3}},
+    "boxes-chacal": {"task": {"name": "box_moves", "n_boxes": 3, "n_filled": 2, "max_moves": 5}},
     "chain-standard": {"task": {"n": 16, "k": 4}},
     "properties-chacal": {"task": {"n": 9, "k": 3}},
     "sort-standard": {"task": {"q": 9, "max_length": 5, "test_max_length": 6}},

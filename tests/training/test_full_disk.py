@@ -127,7 +127,7 @@ def _train_with_quota(folder: Path, size: int, saved: dict[str, int], said: Any)
 
 @pytest.mark.parametrize(
     ("size", "saved", "file"),
-    [(100, OFTEN, "config.json"), (1500, SELDOM, "metrics.jsonl"), (8000, OFTEN, "step-.safetensors")],
+    [(100, OFTEN, "config.json"), (1900, SELDOM, "metrics.jsonl"), (8000, OFTEN, "step-.safetensors")],
 )
 def test_a_quota_is_one_clear_line_and_nothing_is_lost(
     size: int, saved: dict[str, int], file: str, tmp_path: Path, undisturbed: Path
