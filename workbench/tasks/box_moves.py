@@ -36,8 +36,9 @@ class BoxMoves(Task):
     first names the object. A stack of standard layers needs ⌈log₂(m + 1)⌉ of them (Theorem 1).
 
     Labels: `clause` (number of the clause, as in `boxes`); at the full stops of moves `moves` (how often what is moved
-    has been moved, this time included), `moved` (the answer, a token). Arrays: `layers` `[batch]` (what Theorem 1 asks of a standard transformer). Gold edges: hop
-    h leads from a move's full stop to the end of the clause h steps before in the chain of its object.
+    has been moved, this time included), `moved` (the answer, a token). Arrays: `layers` `[batch]` (what Theorem 1 asks
+    of a standard transformer). Gold edges: hop h leads from a move's full stop to the end of the clause h steps before
+    in the chain of its object.
     """
 
     name: ClassVar[str] = "box_moves"
