@@ -33,7 +33,7 @@ def add(commands: Commands, name: str) -> None:
     add_where(parser, "CONDITION", "such as seed=0 or loss<0.1")
     parser.add_argument("--sort", metavar="COLUMN", help="such as accuracy, seconds, model.n_layers")
     parser.add_argument("--compare", action="store_true", help="what differs between them, and what came of it")
-    parser.add_argument("--csv", action="store_true", help="as CSV: every setting and figure, or what --compare shows")
+    parser.add_argument("--csv", action="store_true", help="as CSV: every setting and figure, or --compare's")
     parser.add_argument("--delete", action="store_true", help="delete them, after asking")
     parser.add_argument("--yes", action="store_true", help="with --delete: do not ask")
 
