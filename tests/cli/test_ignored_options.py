@@ -12,7 +12,6 @@ import workbench
 from workbench.cli import main
 
 
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -32,7 +31,10 @@ from workbench.cli import main
         ("runs --root . --yes", "--yes is of deleting; give --delete too"),
         ("runs a --root . --delete --csv", "--csv shows runs, and --delete deletes them"),
         ("runs a --root . --delete --compare", "--compare shows runs"),
-        ("finetune M --text F --out o --gamma 0.9 --attention.gamma 0.5", "--gamma is given, and --attention.gamma too"),
+        (
+            "finetune M --text F --out o --gamma 0.9 --attention.gamma 0.5",
+            "--gamma is given, and --attention.gamma too",
+        ),
         ("finetune M --task sorting --out o --task.name lis", "--task is given, and --task.name too"),
         ("finetune M --text F --out o --seq-vcr 1 --seq_vcr.layer 2", "--seq-vcr is given, and --seq_vcr.layer too"),
         ("finetune M --text F --out o --attention standard --attention.variant chacal", "--attention is given, and"),
