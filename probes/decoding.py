@@ -144,7 +144,7 @@ def fit_and_test(
         fit, test: indices of the rows to fit and to test on.
         kind, generator, settings: as for `decode`, which says what is raised.
     """
-    make = _probe(kind, settings)
+    make = probe_of_kind(kind, settings)
     points, places, _, d = x.shape
     cells = x.flatten(0, 1)
     right, likelihood = (torch.empty(len(problems), points * places, len(test)) for _ in range(2))
@@ -165,7 +165,7 @@ def fit_and_test(
     return Predicted(right.unflatten(1, (points, places)), likelihood.unflatten(1, (points, places)))
 
 
-def _probe(kind: str, settings: Mapping[str, Any]) -> Kind:
+def probe_of_kind(kind: str, settings: Mapping[str, Any]) -> Kind:
     """The kind of probe with this name. Raises ValueError if there is none, or it does not take these settings."""
     make = lookup({**PROBES, REGRESSION: ridge_numbers}, kind, "kind of probe")
     data = ("x", "y", "n_classes", "present", "generator")
@@ -203,7 +203,7 @@ def decode(
         ValueError: if there is no such kind, it has no such setting, or it cannot decode sets.
     """
     if kind == REGRESSION:
-        _probe(kind, settings)
+        probe_of_kind(kind, settings)
         return torch.stack([_regressed(x, values, split, **settings) for values in labels])
     problems = columns(labels, split.fit)
     right = fit_and_test(x, problems, split.fit, split.test, kind=kind, generator=generator, **settings).right

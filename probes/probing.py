@@ -21,7 +21,7 @@ from workbench.measurement import intervals as statistics
 from workbench.measurement.measurement import SEED
 from workbench.probes import probe_inputs
 from workbench.probes.baselines_and_controls import CONDITIONS, ProbeData, Source
-from workbench.probes.decoding import R2, REGRESSION
+from workbench.probes.decoding import R2, REGRESSION, probe_of_kind
 from workbench.probes.positions import Rule
 from workbench.runs import Run
 from workbench.util.lookup import lookup
@@ -114,6 +114,7 @@ def probe_source(
     settings: dict[str, Any],
 ) -> Measurement:
     """`probe` for the vectors of any model; a single label is no dim. Raises ValueError as `probe` does."""
+    probe_of_kind(kind, settings)  # raises where the settings are others than its own
     names = [label] if isinstance(label, str) else list(label)
     for control in controls:
         lookup(dict.fromkeys(CONDITIONS[1:]), control, "control")

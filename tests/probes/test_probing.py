@@ -177,6 +177,8 @@ def test_a_label_that_is_nowhere_among_others_that_are_has_no_number(tmp_path: P
         ({"label": "depth", "positions": 9}, "nothing to tell apart"),
         ({"kind": "svm"}, "unknown kind of probe 'svm'"),
         ({"l3": 1}, "no setting 'l3'; there is: l2"),
+        ({"generator": 1}, "no setting 'generator'; there is: l2"),
+        ({"split": 1}, "no setting 'split'; there is: l2"),
         ({"controls": ("placebo",)}, "unknown control 'placebo'"),
         ({"l2": 0}, "l2 of a probe is a number above 0, not 0"),
         ({"kind": "low_rank", "rank": 1.5}, "rank of a probe is a whole number of at least 1"),

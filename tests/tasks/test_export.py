@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import torch
 from workbench import tasks
 from workbench.cli import main
 from workbench.tasks import TASKS, Batch, export
-from workbench.tasks.export import Recipe, read, show, stream, write
+from workbench.tasks.export import Recipe, show, stream, write
+from workbench.tasks.exported import read
 from workbench.tasks.stream import in_order
 
 CASES: list[tuple[str, dict[str, Any], str]] = [
@@ -114,6 +116,18 @@ def test_the_command_prints_samples_of_every_task_and_what_a_file_holds(
         (["broken.parquet"], "damaged"),
         (["broken.jsonl"], "damaged"),
         (["broken.jsonl", "--q", "3"], "leave out --q"),
+        (["sorting", "--out", "data.jsonl", "--workers", "-1"], "workers must be at least 0"),
+        (["sorting", "--workers", "-1"], "workers must be at least 0"),
+        (["sorting", "--where", "length=3", "--where", "length=4"], "the condition length is given twice"),
+        (["sorting", "--where", 'length={"a": 1, "a": 2}'], "the name 'a' is there twice"),
+        (["sorting", "--q", '{"a": 1, "a": 2}'], "--q: the name 'a' is there twice"),
+        (["sorting", "--where", "length="], "NAME=VALUE"),
+        (["broken.jsonl", "--out", "data.parquet"], "--out is of sequences that are drawn"),
+        (["broken.jsonl", "--where", "length=3"], "--where is of"),
+        (["broken.jsonl", "--split", "test"], "--split is of"),
+        (["broken.jsonl", "--head", "successor"], "--head is of"),
+        (["broken.jsonl", "--seed", "3"], "--seed is of"),
+        (["broken.jsonl", "--workers", "2"], "--workers is of"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_no_file(
@@ -126,6 +140,51 @@ def test_bad_input_is_one_line_and_leaves_no_file(
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.jsonl", "broken.parquet"]
+
+
+def test_as_many_are_printed_as_were_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "state_tracking", "--length", "2", "--count", "1030"]) == 0
+    assert capsys.readouterr().out.count("input ") == 1030
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+@pytest.mark.parametrize("condition", ["n=5", "generator=5", "head=main", "split=train", "self=1", "size=x"])
+def test_no_task_takes_an_argument_for_a_condition(
+    name: str, condition: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["--path", __file__] if name == "text" else []
+    assert main(["data", name, "--where", condition, *settings]) == 2
+    assert f"{name} has no condition '{condition.split('=')[0]}'; there is: " in capsys.readouterr().err
+
+
+TAKEN = [
+    *(("sorting", name) for name in ("length", "repeats")),
+    *((name, "length") for name in ("increment", "induction", "lis", "state_tracking")),
+    ("boxes", "operations"),
+    ("box_moves", "moves"),
+    ("arithmetic", "operators"),
+]
+
+
+@pytest.mark.parametrize(("name", "condition"), TAKEN)
+@pytest.mark.parametrize("value", ["2.5", "1e0", "true", "nan", "NaN", "null", "None", "[1,2]", "x", "{}"])
+def test_a_condition_that_is_counted_takes_an_integer(
+    name: str, condition: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["data", name, "--where", f"{condition}={value}"]) == 2
+    assert f"the condition {condition} of {name} takes an integer, not " in capsys.readouterr().err
+
+
+def test_every_condition_of_a_task_is_among_those_that_are_tried() -> None:
+    known = {"self", "n", "generator", "head", "condition"}
+    declared = {(name, each) for name, kind in TASKS.items() for each in signature(kind.draw).parameters}
+    assert {(name, each) for name, each in declared if each not in known} == set(TAKEN)
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_no_task_has_a_setting_called_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", name, "--name", "x", *(["--path", __file__] if name == "text" else [])]) == 2
+    assert f"task {name}: unknown field 'name'" in capsys.readouterr().err
 
 
 def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:

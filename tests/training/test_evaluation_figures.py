@@ -246,12 +246,14 @@ def test_test_conditions_are_written_in_several_ways_and_mean_one_thing(given: A
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("length", "a test condition is like length=20,repeats=4, not 'length'"),
-        ("length=", "a test condition is like"),
+        ("length", "a condition is NAME=VALUE, such as length=16, not 'length'"),
+        ("length=", "a condition is NAME=VALUE"),
+        ("length=8,length=9", "the condition length is given twice"),
+        ("head=main", "sorting has no condition 'head'; there is: length, repeats"),
         ("depth=3", "test condition depth=3: sorting has no condition 'depth'; there is: length, repeats"),
         ("length=99", "test condition length=99: length must be between 1 and 20, not 99"),
         ("repeats=2", "test condition repeats=2: repeats=2 needs a length"),
-        ("length=long", "test condition length=long: sorting cannot draw sequences of this"),
+        ("length=long", "test condition length=long: the condition length of sorting takes an integer, not 'long'"),
         ("length=true", "test_conditions.0.length"),
         ([{"length": 2.5}], "test_conditions.0.length"),
         (3, "test_conditions"),

@@ -7,11 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.cli.fields import parse_condition, parse_fields
-from workbench.cli.options import add_out, add_quiet, add_seed, add_where, add_workers
+from workbench.cli.fields import parse_fields
+from workbench.cli.options import add_out, add_quiet, add_seed, add_where, add_workers, refuse
 from workbench.cli.output import say
 from workbench.cli.parser import Commands, add_command
 from workbench.util.messages import brief
+from workbench.util.settings import parse_condition
 
 if TYPE_CHECKING:
     from workbench.tasks.export import Recipe
@@ -41,25 +42,51 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
-    from workbench.tasks import export, make
+    from workbench.tasks import make
+    from workbench.tasks.export import FORMATS, Recipe, show, stream
 
     if options.count < 1:
         raise ValueError(f"count must be at least 1, not {options.count}")
-    if Path(options.task).suffix in export.FORMATS:
-        if fields:
-            raise ValueError(f"{options.task} holds its task's settings already; leave out {fields[0]}")
-        task, batches = export.read(options.task)
-        batch = next(batches)
-    else:
-        task = make(options.task, **parse_fields(fields))
-        condition = dict(parse_condition(text) for text in options.where)
-        recipe = export.Recipe(task, options.count, options.seed, options.split, options.head, condition)
-        if options.out is not None:
-            _write(recipe, options)
+    if Path(options.task).suffix in FORMATS:
+        _show_file(options, fields)
+        return
+    task = make(options.task, **parse_fields(fields))
+    condition = parse_condition(options.where)
+    recipe = Recipe(task, options.count, options.seed, options.split, options.head, condition)
+    if options.out is not None:
+        _write(recipe, options)
+        return
+    number = 0
+    for batch in stream(recipe, workers=options.workers):
+        for index in range(len(batch)):
+            number += 1
+            say(f"{number}\n{show(task, batch, index)}\n")
+
+
+def _show_file(options: argparse.Namespace, fields: list[str]) -> None:
+    """Print what is in a file."""
+    from workbench.tasks.export import show
+    from workbench.tasks.exported import read
+
+    if fields:
+        raise ValueError(f"{options.task} holds its task's settings already; leave out {fields[0]}")
+    refuse(
+        options,
+        ("seed", "split", "head", "where", "out", "workers"),
+        f"is of sequences that are drawn, and {options.task} holds its own",
+    )
+    task, batches = read(options.task)
+    number = 0
+    for batch in batches:
+        for index in range(min(len(batch), options.count - number)):
+            number += 1
+            try:
+                shown = show(task, batch, index)
+            except (ValueError, IndexError, KeyError, RuntimeError, TypeError):  # its tokens are anybody's
+                raise ValueError(f"{options.task} is damaged: sequence {number} is none of {task.name}") from None
+            say(f"{number}\n{shown}\n")
+        if number == options.count:
             return
-        batch = recipe.shard(0)
-    for index in range(min(options.count, len(batch))):
-        say(f"{index + 1}\n{export.show(task, batch, index)}\n")
 
 
 def _write(recipe: Recipe, options: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.cli.fields import parse_fields
-from workbench.cli.options import add_out, add_quiet, add_seed
+from workbench.cli.options import add_out, add_quiet, add_seed, refuse
 from workbench.cli.output import INTERRUPTED, say, speaks
 from workbench.cli.parser import Commands, Parser, add_command
 
@@ -33,6 +33,8 @@ SETTINGS: dict[str, tuple[type, str]] = {
 }
 NAMES = {"lr": "learning_rate"}
 NESTED = ("attention", "task", "seq_vcr")  # whose settings are given by name
+ALSO = {"attention": "attention.variant", "gamma": "attention.gamma", "task": "task.name", "seq_vcr": "seq_vcr.layer"}
+"""An option -> the setting that is the same."""
 
 
 def add(commands: Commands, name: str) -> None:
@@ -79,6 +81,10 @@ def run(options: argparse.Namespace, fields: list[str]) -> int:
     }
     settings |= {"model": options.model, "layers": options.layers, "seed": options.seed}
     settings["text"] = None if options.text is None else str(options.text)
+    for name, other in ALSO.items():
+        part, setting = other.split(".")
+        if setting in more.get(part, {}):
+            refuse(options, (name,), f"is given, and --{other} too; leave one of the two out")
     gamma = {} if options.gamma is None else {"gamma": options.gamma}
     settings["attention"] = {"variant": options.attention, **more.get("attention", {}), **gamma}
     if options.task is not None or "task" in more:

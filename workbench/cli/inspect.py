@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.cli.fields import parse_fields
-from workbench.cli.options import add_count, add_out, add_quiet, add_runs, add_seed
+from workbench.cli.options import add_count, add_out, add_quiet, add_runs, add_seed, refuse
 from workbench.cli.output import announce, say, warn
 from workbench.cli.parser import Commands, Parser, add_command
 from workbench.util.memory import keep_freed
@@ -98,7 +98,7 @@ def _of_runs(options: argparse.Namespace, shared: dict[str, Any]) -> Report:
     from workbench.runs import run_folders
     from workbench.runs.config import parse_conditions
 
-    _refuse(options, TEXT_ALONE, "is of models that are measured on a text; give --text FILE too")
+    refuse(options, TEXT_ALONE, "is of models that are measured on a text; give --text FILE too")
     folders, passed_over = run_folders(options.runs)
     warn(passed_over)
     conditions = None if options.conditions is None else parse_conditions(options.conditions)
@@ -109,12 +109,5 @@ def _of_runs(options: argparse.Namespace, shared: dict[str, Any]) -> Report:
 def _of_models(options: argparse.Namespace, shared: dict[str, Any]) -> Report:
     from workbench.report.hugging_face import inspect_text
 
-    _refuse(options, RUNS_ALONE, "is of runs, not of models that are measured on a text; leave it or --text out")
+    refuse(options, RUNS_ALONE, "is of runs, not of models that are measured on a text; leave it or --text out")
     return inspect_text(options.runs, options.text, length=options.length, layers=options.layers, **shared)
-
-
-def _refuse(options: argparse.Namespace, names: tuple[str, ...], reason: str) -> None:
-    """Raise ValueError if one of these options is given."""
-    given = next((name for name in names if getattr(options, name)), None)
-    if given is not None:
-        raise ValueError(f"--{given} {reason}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -66,3 +67,10 @@ def add_quiet(parser: ArgumentParser) -> None:
 
 def add_tensorboard(parser: ArgumentParser) -> None:
     parser.add_argument("--tensorboard", action="store_true", help="log for TensorBoard too, in the run folder")
+
+
+def refuse(options: Namespace, names: Iterable[str], reason: str) -> None:
+    """Raise ValueError if one of these options is given, with another value than its default."""
+    given = next((name for name in names if getattr(options, name) != options.default_of(name)), None)
+    if given is not None:
+        raise ValueError(f"--{given.replace('_', '-')} {reason}")

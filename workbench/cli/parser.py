@@ -68,7 +68,7 @@ def add_command(
     usage = None if usage is None else f"workbench {name} {usage}"
     parser = commands.add_parser(name, help=summary, description=description, usage=usage, allow_abbrev=False)
     parser.register("type", Path, _path)
-    parser.set_defaults(command=run, takes_fields=takes_fields)
+    parser.set_defaults(command=run, takes_fields=takes_fields, default_of=parser.get_default)
     parser.add_argument(
         "--plugin", action="append", default=[], metavar="FILE.py", help="load parts of your own from this file"
     )

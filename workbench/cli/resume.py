@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from workbench.cli.finetune import say_finetuned
-from workbench.cli.options import add_quiet, add_run, add_tensorboard
+from workbench.cli.options import add_quiet, add_run, add_tensorboard, refuse
 from workbench.cli.output import say
 from workbench.cli.parser import Commands, add_command
 from workbench.cli.training_result import say_trained
@@ -26,6 +26,7 @@ def run(options: argparse.Namespace, _: list[str]) -> int:
 
     shown = {"progress": not options.quiet, "tensorboard": options.tensorboard}
     if is_finetuning(options.run):
+        refuse(options, ("tensorboard",), "is of runs that `workbench train` makes; leave it out")
         return say_finetuned(resume_finetune(options.run, progress=not options.quiet))
     if stacked(options.run):
         return say_trained(resume_seeds(options.run, **shown), options.run)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.cli.options import add_root, add_where, check_root
+from workbench.cli.options import add_root, add_where, check_root, refuse
 from workbench.cli.output import say, warn
 from workbench.cli.parser import Commands, add_command
 
@@ -33,7 +33,7 @@ def add(commands: Commands, name: str) -> None:
     add_where(parser, "CONDITION", "such as seed=0 or loss<0.1")
     parser.add_argument("--sort", metavar="COLUMN", help="such as accuracy, seconds, model.n_layers")
     parser.add_argument("--compare", action="store_true", help="what differs between them, and what came of it")
-    parser.add_argument("--csv", action="store_true", help="every setting and figure as CSV")
+    parser.add_argument("--csv", action="store_true", help="as CSV: every setting and figure, or --compare's")
     parser.add_argument("--delete", action="store_true", help="delete them, after asking")
     parser.add_argument("--yes", action="store_true", help="with --delete: do not ask")
 
@@ -46,12 +46,17 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
     check_root(options.root)
     if options.delete and not (options.runs or options.where):
         raise ValueError("no run was named to be deleted; name some, or say which with --where")
+    if options.delete:
+        refuse(options, ("sort", "compare", "csv"), "shows runs, and --delete deletes them; leave one of the two out")
+    else:
+        refuse(options, ("yes",), "is of deleting; give --delete too")
     frame, problems = _chosen(options)
     folders = [options.root / name for name in frame["run"]]
     if options.delete:
         _delete(folders, options.yes)
     elif options.compare:
-        print_table(compare([load_run(folder) for folder in folders]).reset_index(names=""))
+        compared = compare([load_run(folder) for folder in folders]).reset_index(names="")
+        say(compared.to_csv(index=False).rstrip()) if options.csv else print_table(compared)
     elif options.csv:
         say(frame.to_csv(index=False).rstrip())
     elif len(frame):

@@ -7,14 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.cli.options import add_out, add_quiet, add_workers
+from workbench.cli.options import add_out, add_quiet, add_workers, refuse
 from workbench.cli.output import FAILED, INTERRUPTED, complain, say, warn
 from workbench.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
     from workbench.studies import Result, Study
 
-ACTIONS = ("list", "show", "run", "report", "zoo")
+ACTIONS = {
+    "list": (),
+    "show": (),
+    "run": ("all", "scale", "seeds", "root", "workers", "ray", "model", "text"),
+    "report": ("root", "out"),
+    "zoo": ("root", "out"),
+}
+"""What can be done -> the options that it takes, but for --quiet."""
 
 
 def add(commands: Commands, name: str) -> None:
@@ -29,7 +36,7 @@ def add(commands: Commands, name: str) -> None:
         "runs. NAME may be your own TOML or Python file.",
         usage="list | show NAME | run NAME … [--all] [--scale SCALE] [--seeds N] | report [--out DIR] | zoo",
     )
-    parser.add_argument("action", choices=ACTIONS, help="what to do")
+    parser.add_argument("action", choices=tuple(ACTIONS), help="what to do")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a study's name, or the path of its file")
     parser.add_argument("--all", action="store_true", help="run: every study of the papers")
     parser.add_argument(
@@ -50,6 +57,10 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, _: list[str]) -> int | None:
+    others = [name for name in ("out", *ACTIONS["run"]) if name not in ACTIONS[options.action]]
+    refuse(options, others, f"is not of `workbench study {options.action}`; leave it out")
+    if options.names and options.action in ("list", "zoo"):
+        raise ValueError(f"`workbench study {options.action}` takes no name; leave out {options.names[0]}")
     return {"list": _list, "show": _show, "run": _run, "report": _report, "zoo": _zoo}[options.action](options)
 
 
@@ -111,7 +122,7 @@ def _run(options: argparse.Namespace) -> int | None:
                 workers=options.workers,
                 ray=options.ray,
                 progress=not options.quiet,
-                given=given,
+                given={name: value for name, value in given.items() if name in study.taken(options.scale)},
             )
         except (ValueError, RuntimeError) as error:
             if len(studies) == 1:
@@ -157,6 +168,12 @@ def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> dict[str, 
         raise ValueError(f"{left_out[0]}: {next(iter(missing))}")
     warn(f"left out {', '.join(each)}: {why}" for why, each in missing.items())
     studies = {name: found for name, found in studies.items() if name not in left_out}
+    for given_name in given:
+        if not any(given_name in study.taken(options.scale) for _, study in studies.values()):
+            what = "none of these does" if len(studies) > 1 else f"{next(iter(studies))} does not"
+            raise ValueError(
+                f"--{given_name} is of fine-tuning, which {what} at scale {options.scale} with it; leave it out"
+            )
     for name, (_, study) in studies.items():
         try:
             study.check(options.scale)

@@ -12,7 +12,7 @@ from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
 from workbench.runs import Run, RunConfig
 from workbench.runs.config import LARGEST_NUMBER
-from workbench.runs.listing import RATES
+from workbench.runs.folder import RATES
 
 NEXT_TOKEN = "next_token"  # the objective, and the name of its figure in the log
 LARGEST_LOSS = 700.0  # nats: its exponential still is a number

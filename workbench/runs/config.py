@@ -27,7 +27,7 @@ from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
 from workbench.util.plugins import plugins_of
 from workbench.util.seeds import generator
-from workbench.util.settings import value_of
+from workbench.util.settings import parse_condition
 from workbench.util.strict_settings import Checked
 
 FORMAT: Literal[1] = 1
@@ -302,22 +302,15 @@ def parse_conditions(value: Any) -> Any:
             of mappings and texts.
 
     Raises:
-        ValueError: if a text is not of this form.
+        ValueError: if a text is not of this form, or has a name twice.
     """
     if isinstance(value, str | Mapping):
         value = value.split() if isinstance(value, str) else [value]
     if not isinstance(value, list | tuple):
         return value
-    conditions = [_condition(one) if isinstance(one, str) else one for one in value]
+    conditions = [parse_condition(one.split(",")) if isinstance(one, str) else one for one in value]
     in_order = [dict(sorted(one.items(), key=str)) if isinstance(one, Mapping) else one for one in conditions]
     return [one for i, one in enumerate(in_order) if one not in in_order[:i]]
-
-
-def _condition(text: str) -> dict[str, Any]:
-    parts = [part.partition("=") for part in text.split(",")]
-    if not all(name and value for name, _, value in parts):
-        raise ValueError(f"a test condition is like length=20,repeats=4, not {text!r}")
-    return {name: value_of(value) for name, _, value in parts}
 
 
 def condition_in_words(condition: Mapping[str, Any]) -> str:
@@ -332,10 +325,11 @@ def check_condition(task: Task, condition: Mapping[str, Any]) -> None:
     """
     named = condition_in_words(condition)
     try:
+        task.check_condition(condition)
         task.sample(1, generator(0, "condition"), **condition)
     except ValueError as error:
         raise ValueError(f"test condition {named}: {error}") from None
-    except (TypeError, RuntimeError):  # a word where the task counts
+    except (TypeError, RuntimeError):  # of a task of one's own: a word where it counts
         raise ValueError(f"test condition {named}: {task.name} cannot draw sequences of this") from None
 
 

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 CONFIG, METRICS = "config.json", "metrics.jsonl"
 STACK = "stack.json"  # in the folder of the states
+RATES = ("accuracy", "whole_answer", "exact_match")  # figures of the log that are shares, as are those of their parts
+COSTS = ("seconds", "tokens_per_second", "peak_megabytes")
 LONGEST_CONFIG = 2**20  # bytes: 1,000 layers with a dozen settings each
 
 
@@ -227,15 +229,19 @@ def read_log(path: Path) -> list[dict[str, Any]]:
             raise ValueError(f"{path} is corrupted: line {number}: {error}") from None
         if not _is_row(row):
             raise ValueError(f"{path} is corrupted: line {number} is not a row of figures")
+        for name in (name for name in row if name.partition("/")[0] in RATES):
+            if row[name] < 0 or row[name] > 1:  # it may be NaN
+                raise ValueError(f"{path} is corrupted: line {number}: {name} is {row[name]}, not a share from 0 to 1")
         rows.append(row)
     return rows
 
 
 def _is_row(row: Any) -> bool:
-    """Whether parsed JSON can be a line of metrics.jsonl: an event, or a step with numbers."""
-    if not isinstance(row, dict) or "event" in row:
-        return isinstance(row, dict)
-    return isinstance(row.get("step"), int) and all(isinstance(value, int | float) for value in row.values())
+    """Whether parsed JSON can be a line of metrics.jsonl: a step or an event, and figures that are numbers."""
+    if not isinstance(row, dict) or ("event" not in row and not isinstance(row.get("step"), int)):
+        return False
+    figures = [value for name, value in row.items() if "event" not in row or name.partition("/")[0] in (*RATES, *COSTS)]
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in figures)
 
 
 @in_one_line()

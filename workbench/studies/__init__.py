@@ -204,6 +204,8 @@ def run_study(
     check_name(name, "a study", taken=[REPORT, ZOO])
     if missing := study.missing(scale, given or {}, ray):
         raise ValueError(f"{name}: {missing}")
+    if unused := next((each for each in given or {} if each not in study.taken(scale)), None):
+        raise ValueError(f"{name} takes no {unused} from elsewhere at scale {scale}; leave it out")
     count = study.seeds.get(scale, 1) if seeds is None else seeds
     check_seeds(count)
     if ray is None:

@@ -86,9 +86,13 @@ class FineTunes:
         each = [{name: self._measured(done[name, seed]) for name in self.groups[scale]} for seed in seeds]
         return [self._compared(one) for one in each]
 
+    def taken(self, scale: Scale) -> Sequence[str]:
+        """What is taken from elsewhere at a scale: nothing at `small`."""
+        return () if scale == SMALL else self.needs
+
     def missing(self, scale: Scale, given: Mapping[str, str]) -> str | None:
         """What has to be given at a scale, in words; None where it is."""
-        name = None if scale == SMALL else next((name for name in self.needs if not given.get(name)), None)
+        name = next((name for name in self.taken(scale) if not given.get(name)), None)
         if name is None:
             return None
         too = "" if name == "model" else " too"

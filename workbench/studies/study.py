@@ -56,6 +56,9 @@ class Tunes(Protocol):
     def groups(self) -> Mapping[Scale, Mapping[str, Any]]:
         """Scale -> group -> its settings."""
 
+    def taken(self, scale: Scale) -> Sequence[str]:
+        """What is taken from elsewhere at a scale: of `model` and `text`."""
+
     def missing(self, scale: Scale, given: Mapping[str, str]) -> str | None:
         """What has to be given at one of these scales, in words; None where it is."""
 
@@ -191,6 +194,10 @@ class Study:
         if self.tunes is not None and ray is not None:
             return "it fine-tunes on this machine alone; leave out --ray"
         return None if self.tunes is None else self.tunes.missing(scale, given)
+
+    def taken(self, scale: Scale) -> Sequence[str]:
+        """What it takes from elsewhere at a scale: of `model` and `text`."""
+        return () if self.tunes is None else self.tunes.taken(scale)
 
     def asked(self, scale: Scale) -> Sequence[Contrast]:
         """The contrasts that are asked at a scale."""

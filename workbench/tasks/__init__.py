@@ -60,7 +60,7 @@ OF_OWN_MODELS: dict[str, type[Task]] = {Sequences.name: Sequences}
 TEXTS = "WORKBENCH_TEXTS"  # an environment variable: the folders in which texts may be read
 
 
-def make(name: str, **settings: Any) -> Task:
+def make(name: str, /, **settings: Any) -> Task:
     """A task by name.
 
     Raises:

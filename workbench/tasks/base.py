@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -21,6 +23,7 @@ from workbench.tasks.vocabulary import Vocabulary
 from workbench.util import seeds
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
+from workbench.util.messages import brief
 from workbench.util.strict_settings import Checked
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 MAX_ROUNDS = 64  # of drawing, until there are enough examples on one side of the split
 MEASURED = 1024  # training sequences of which the median length is taken
 LONGEST = 2**16  # the largest length, in tokens or symbols, that a task's setting may ask for
+_ARGUMENTS = ("self", "n", "generator", "split", "head")  # of `sample` and `draw`, after which no condition is named
 
 
 class Task(Checked, ABC):
@@ -115,6 +119,7 @@ class Task(Checked, ABC):
         self,
         n: int,
         generator: torch.Generator,
+        /,
         *,
         split: Split | None = None,
         head: str = "main",
@@ -138,6 +143,7 @@ class Task(Checked, ABC):
             raise ValueError(f"n must be at least 1, not {n}")
         if head != "main":
             lookup(self.heads, head, f"{self.name} hint")
+        self.check_condition(condition)
         share = {"train": 1 - self.test_share, "test": self.test_share}.get(split or "", 1.0)
         check_memory(int(n / share) * self.bytes_each, f"drawing {n:,} sequences of {self.name}")
         if split is None:
@@ -180,6 +186,21 @@ class Task(Checked, ABC):
         Raises:
             ValueError: if the task has no such condition, or the condition cannot be met.
         """
+
+    def check_condition(self, condition: Mapping[str, Any]) -> None:
+        """Raise ValueError, naming it, if a condition is none: an argument of `sample`, or neither integer nor text.
+
+        Where `draw` declares it as `int | None`, it is no text either. Whether it can be met is found out in drawing.
+        """
+        declared = signature(self.draw).parameters
+        for name, value in condition.items():
+            if name in _ARGUMENTS:
+                known = [name for name, one in declared.items() if one.kind is one.KEYWORD_ONLY and name != "head"]
+                self.refuse({name: value}, *known)
+            counts = name in declared and str(declared[name].annotation) == "int | None"
+            if isinstance(value, bool) or not isinstance(value, Integral if counts else Integral | str):
+                takes = "an integer" if counts else "an integer or a text"
+                raise ValueError(f"the condition {name} of {self.name} takes {takes}, not {brief(repr(value), 100)}")
 
     def refuse(self, condition: dict[str, Any], *known: str) -> None:
         """Raise ValueError, naming the `known` conditions, if `draw` was given any other."""

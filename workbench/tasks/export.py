@@ -1,27 +1,28 @@
-"""Export of a task's sequences: as a stream, as a file (the same bytes for any number of workers), and in words."""
+"""Export of a task's sequences: as a stream, as a file (the same bytes for any number of workers), and in words.
+
+`exported` reads the files.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 
-from workbench import tasks
 from workbench.tasks import Batch, Task, Truth
 from workbench.tasks.split import Split
-from workbench.tasks.stream import in_order
-from workbench.util.files import check_file, check_free, new_file, open_text
+from workbench.tasks.stream import check_workers, in_order
+from workbench.util.files import check_free, new_file
 from workbench.util.seeds import generator
 
 SHARD = 1024  # sequences
 FORMATS = (".parquet", ".jsonl")
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     [
         ("tokens", pa.list_(pa.int32())),
         ("targets", pa.list_(pa.list_(pa.int32()))),
@@ -53,6 +54,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.n < 1:
             raise ValueError(f"n must be at least 1, not {self.n}")
+        self.task.check_condition(self.condition)
 
     def shards(self) -> int:
         return -(-self.n // SHARD)
@@ -94,8 +96,10 @@ def write(recipe: Recipe, path: str | Path, *, workers: int = 0) -> Generator[in
     The file gets its name only when it is complete.
 
     Raises:
-        ValueError: if the name says no known format, the path is taken, or the recipe cannot be met.
+        ValueError: if the name says no known format, the path is taken, workers are fewer than 0, or the recipe cannot
+            be met.
     """
+    check_workers(workers)
     path = Path(path)
     if path.suffix not in FORMATS:
         raise ValueError(f"data is written as {' or '.join(FORMATS)}, not {path.name!r}")
@@ -112,7 +116,7 @@ def _write(recipe: Recipe, path: Path, workers: int) -> Generator[int, None, Non
 
 
 def _write_parquet(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
-    schema = _SCHEMA.with_metadata({"workbench": json.dumps(recipe.header())})
+    schema = SCHEMA.with_metadata({"workbench": json.dumps(recipe.header())})
     written = 0
     with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:  # Arrow opens no path but in UTF-8
         for batch in stream(recipe, workers=workers):
@@ -141,75 +145,6 @@ def _rows(task: Task, batch: Batch) -> list[dict[str, Any]]:
         row = {"tokens": batch.tokens[i, :length].tolist(), "targets": sets}
         rows.append({**row, "loss_mask": batch.loss_mask[i, :length].tolist()})
     return rows
-
-
-def read(path: str | Path) -> tuple[Task, Iterator[Batch]]:
-    """Read a file that `write` wrote: the task, and batches of up to `SHARD` sequences, one in memory at a time.
-
-    Raises:
-        ValueError: if the file is missing, damaged, or was not written by `write`.
-    """
-    path = Path(path)
-    check_file(path)
-    if path.suffix not in FORMATS:
-        raise ValueError(f"data is read from {' or '.join(FORMATS)}, not {path.name!r}")
-    try:
-        header, rows = (_read_parquet if path.suffix == ".parquet" else _read_lines)(path)
-        spec = dict(header["task"])
-        head = header["head"]
-    except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError, pa.ArrowException):
-        raise ValueError(f"{path} was not written by `workbench data`, or is damaged") from None
-    task = tasks.make(spec.pop("name"), **spec)
-    return task, (_batch(task, part, head) for part in rows)
-
-
-def _read_parquet(path: Path) -> tuple[dict[str, Any], Iterator[list[dict[str, Any]]]]:
-    with path.open("rb") as file:
-        header = json.loads((pq.read_schema(file).metadata or {})[b"workbench"])
-    return header, _parquet_parts(path)
-
-
-def _parquet_parts(path: Path) -> Iterator[list[dict[str, Any]]]:
-    with path.open("rb") as file:
-        for part in pq.ParquetFile(file).iter_batches(SHARD):
-            yield part.to_pylist()
-
-
-def _read_lines(path: Path) -> tuple[dict[str, Any], Iterator[list[dict[str, Any]]]]:
-    with open_text(path) as file:
-        header = json.loads(file.readline())["workbench"]
-    return header, _parts(path)
-
-
-def _parts(path: Path) -> Iterator[list[dict[str, Any]]]:
-    with open_text(path) as file:
-        next(file)
-        part = []
-        for number, line in enumerate(file, 2):
-            try:
-                part.append(json.loads(line))
-            except json.JSONDecodeError:
-                raise ValueError(f"{path} is damaged: line {number} is not JSON") from None
-            if len(part) == SHARD:
-                yield part
-                part = []
-        if part:
-            yield part
-
-
-def _batch(task: Task, rows: Iterable[Mapping[str, Any]], head: str) -> Batch:
-    targets_like = task.sample(1, generator(0, "shape of targets"), head=head).targets
-    parts: list[Batch] = []
-    for row in rows:
-        tokens, mask = torch.tensor([row["tokens"]]), torch.tensor([row["loss_mask"]])
-        if targets_like.ndim == 2:
-            targets = torch.tensor([[target[0] for target in row["targets"]]])
-        else:
-            targets = torch.zeros(1, tokens.shape[1], targets_like.shape[2], dtype=torch.bool)
-            for position, members in enumerate(row["targets"]):
-                targets[0, position, members] = True
-        parts.append(Batch(tokens, targets, mask, head))
-    return Batch.cat(parts, task.pad)
 
 
 def show(task: Task, batch: Batch, index: int, *, width: int = 100, most_edges: int = 24) -> str:

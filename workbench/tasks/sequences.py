@@ -120,6 +120,7 @@ class Sequences(Task):
         self,
         n: int,
         generator: torch.Generator,
+        /,
         *,
         split: Split | None = None,
         head: str = "main",

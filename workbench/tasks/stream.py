@@ -39,6 +39,7 @@ def in_order(draw: Callable[[Key], Drawn], keys: Iterable[Key], workers: int) ->
         workers: processes that draw ahead, never more than there are cores: anybody may ask for any number. With 0,
             this process draws. None outlives this process, however it ends.
     """
+    check_workers(workers)
     workers = min(workers, os.cpu_count() or 1)
     if not workers:
         return map(draw, keys)
@@ -53,6 +54,12 @@ def in_order(draw: Callable[[Key], Drawn], keys: Iterable[Key], workers: int) ->
     )
     with _signals_blocked():  # a worker that is still starting would obey them
         return iter(loader)
+
+
+def check_workers(workers: int) -> None:
+    """Raise ValueError unless so many processes can draw."""
+    if workers < 0:
+        raise ValueError(f"workers must be at least 0, which draws in this process, not {workers}")
 
 
 @contextmanager

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
 def value_of(text: str) -> Any:
-    """JSON, or else the text itself."""
+    """JSON, or else the text itself. Raises ValueError if it is JSON that `parse_json` refuses: a name there twice."""
+    from workbench.util.files import parse_json  # imports PyTorch, without which a command shows its help
+
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):  # also of an integer of more digits, or of more brackets, than Python reads
+        return parse_json(text)
+    except json.JSONDecodeError:
         return text
+
+
+def parse_condition(parts: Iterable[str]) -> dict[str, Any]:
+    """`["length=20", "repeats=4"]` as `{"length": 20, "repeats": 4}`.
+
+    Raises:
+        ValueError: if a part is not of this form, or a name is given twice.
+    """
+    condition: dict[str, Any] = {}
+    for part in parts:
+        name, _, value = part.partition("=")
+        if not name or not value:
+            raise ValueError(f"a condition is NAME=VALUE, such as length=16, not {part!r}")
+        if name in condition:
+            raise ValueError(f"the condition {name} is given twice, in {part!r} again")
+        condition[name] = value_of(value)
+    return condition
 
 
 def as_text(value: Any) -> str:
