@@ -35,6 +35,6 @@ def parse_fields(arguments: Sequence[str]) -> dict[str, Any]:
 def parse_condition(text: str) -> tuple[str, Any]:
     """`length=16` as `("length", 16)`. Raises ValueError if there is no `=`."""
     name, equals, value = text.partition("=")
-    if not equals:
+    if not equals or value.startswith("="):
         raise ValueError(f"a condition is NAME=VALUE, such as length=16, not {text!r}")
     return name, value_of(value)
