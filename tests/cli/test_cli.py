@@ -248,6 +248,8 @@ def test_list_describes_every_kind_with_its_defaults(what: str, capsys: pytest.C
         (["inspect", "OUT"], "no run folder"),
         (["inspect", "OUT", "--alpha", "2"], "--alpha"),
         (["explore", "--root", "OUT"], "no folder"),
+        (["data", "pointer_chain", "--head", "nothing"], "unknown pointer_chain hint 'nothing'; there is: none"),
+        (["data", "sorting", "--where", "length==4"], "a condition is NAME=VALUE, such as length=16, not 'length==4'"),
         (["list", "cakes"], "presets"),
         (["bake"], "train"),
         ([], "COMMAND"),

@@ -95,8 +95,11 @@ def test_every_command_takes_them(folder: Path) -> None:
         (["task", "class"], "small letters"),
         (["page", "mine"], "invalid choice: 'page'"),
         (["task", "mine", "--out", "mine.txt"], "ends in .py"),
-        (["task", "backwards"], "backwards.py exists"),
-        (["task", "mine", "--out", "nowhere/mine.py"], "nowhere"),
+        (["task", "backwards"], "backwards.py already exists"),
+        (["task", "sorting"], "task 'sorting' exists already"),
+        (["variant", "chacal"], "attention variant 'chacal' exists already"),
+        (["instrument", "entropy"], "instrument 'entropy' exists already"),
+        (["task", "mine", "--out", "backwards.py/mine.py"], "backwards.py is a file, not a folder"),
     ],
 )
 def test_what_cannot_be_written_is_said(
@@ -105,3 +108,7 @@ def test_what_cannot_be_written_is_said(
     before = sorted(folder.iterdir())
     assert main(["new", *words]) == 2
     assert message in capsys.readouterr().err and sorted(folder.iterdir()) == before
+
+
+def test_the_folder_of_the_file_is_made(folder: Path) -> None:
+    assert main(["new", "task", "mine", "--out", "further/mine.py"]) == 0 and (folder / "further" / "mine.py").is_file()

@@ -266,3 +266,12 @@ def test_measuring_leaves_padding_out(stage: Any) -> None:
         expected = [matrix_entropy(z[0], alpha=2, centre=True), matrix_entropy(z[1, :2], alpha=2, centre=True)]
         assert found.values[row] == pytest.approx([e.item() for e in expected], abs=1e-6)
     assert found.settings["alpha"] == 2 and found.settings["centre"] is True and found.units == "nats"
+
+
+@pytest.mark.parametrize("as_published", [False, True])
+def test_an_order_beyond_all_measure_is_the_min_entropy(as_published: bool) -> None:
+    """α log p overflows there, and the entropy was infinite."""
+    z = torch.stack([rotation(16), gaussian(16, 16)])
+    limit = matrix_entropy(z, alpha=math.inf, as_published=as_published)
+    for alpha in (1e20, 1e308):
+        assert torch.allclose(matrix_entropy(z, alpha=alpha, as_published=as_published), limit, rtol=1e-12)

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 import workbench
 from tests.models.tiny_models import FAMILIES, GROUPS, other, tiny, tokens
+from tests.models.tiny_tokenizers import unigram
 from workbench.cli import main
 from workbench.models.pretrained import set_attention
 from workbench.sharing import export_hugging_face
@@ -271,3 +272,76 @@ def test_what_lies_outside_a_folder_is_not_exported_with_it(folder: Path) -> Non
     with pytest.raises(ValueError, match="is a link that leads out of"):
         export_hugging_face(folder, folder.parent / "out")
     assert not (folder.parent / "out").exists()
+
+
+def as_int8(weights: dict[str, torch.Tensor], part: str) -> dict[str, torch.Tensor]:
+    """Weights as a quantizing library writes them: whole numbers, and what scales them beside."""
+    whole = dict(weights)
+    for name, values in weights.items():
+        if part in name:
+            whole[name] = (values / values.abs().max() * 127).to(torch.int8)
+            whole[f"{name}_scale"] = values.abs().max().reshape(1) / 127
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("model", "part", "named"),
+    [
+        (lambda: tiny("llama"), "_proj", "model.layers.0.mlp.down_proj.weight"),
+        (lambda: tiny("gpt2"), "c_fc.weight", "transformer.h.0.mlp.c_fc.weight"),
+        (lambda: other("mixtral", **GROUPS, num_local_experts=2), "q_proj", "model.layers.0.self_attn.q_proj.weight"),
+    ],
+)
+def test_quantized_weights_are_not_measured_as_the_whole_numbers_that_they_are(
+    model: Callable[[], Any], part: str, named: str, tmp_path: Path
+) -> None:
+    model().save_pretrained(tmp_path)
+    save_file(as_int8(load_file(tmp_path / WEIGHTS), part), tmp_path / WEIGHTS, {"format": "pt"})
+    refused(tmp_path, f"hold of {named}, .* is of type I8: quantized numbers are not those that a model computes with")
+
+
+def test_masks_of_old_files_are_no_quantized_weights(tmp_path: Path) -> None:
+    tiny("gpt2").save_pretrained(tmp_path)
+    before, mask = logits(tmp_path), torch.ones(1, 1, 32, 32, dtype=torch.bool)
+    save_file(load_file(tmp_path / WEIGHTS) | {"transformer.h.0.attn.bias": mask}, tmp_path / WEIGHTS, {"format": "pt"})
+    assert torch.equal(logits(tmp_path), before)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"hidden_act": "nope"}, "by its config.json hidden_act is 'nope', which Transformers does not know"),
+        (
+            {"rope_parameters": {"rope_type": "nope", "rope_theta": 1e4}},
+            "by its config.json rope_parameters.rope_type is 'nope'",
+        ),
+        ({"dtype": "auto"}, "cannot read its config: dtype is 'auto', which is no type of PyTorch"),
+        ({"torch_dtype": "Tensor"}, "cannot read its config: torch_dtype is 'Tensor'"),
+        ({"architectures": 3}, "cannot read its config: architectures is 3, and it is a list of names"),
+    ],
+)
+def test_a_config_that_cannot_be_read_names_the_field(changes: dict[str, Any], words: str, folder: Path) -> None:
+    edit(folder, **changes)
+    refused(folder, words)
+
+
+@pytest.mark.parametrize("given", [False, None])
+def test_a_model_that_would_give_out_tuples_is_read_all_the_same(given: object, folder: Path) -> None:
+    before = logits(folder)
+    edit(folder, return_dict=given)
+    assert torch.equal(logits(folder), before)
+
+
+@pytest.mark.parametrize(
+    "file", ["generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
+)
+@pytest.mark.parametrize("text", ["[]", "null", "{"])
+def test_a_file_beside_the_config_that_is_no_object_is_named(file: str, text: str, folder: Path) -> None:
+    (folder / file).write_text(text)
+    refused(folder, f"{file} is corrupted: it is ")
+
+
+def test_a_tokenizers_longest_text_is_a_number(folder: Path) -> None:
+    unigram().save_pretrained(folder)
+    (folder / "tokenizer_config.json").write_text('{"model_max_length": []}')
+    refused(folder, "in tokenizer_config.json model_max_length is")

@@ -15,9 +15,10 @@ from tests.models.tiny_tokenizers import END, PROSE, TOKENIZERS, save
 from workbench.circuits.pairs_file import read_pairs
 from workbench.cli import main
 from workbench.models.pretrained import Pretrained, set_attention
+from workbench.models.pretrained.text_file import text_tokens
 from workbench.models.pretrained.typed_text import TypedText
 from workbench.probes import labels
-from workbench.tasks import own_sequences
+from workbench.tasks import own_sequences, text_file
 
 every_kind = pytest.mark.parametrize("kind", TOKENIZERS)
 
@@ -227,3 +228,17 @@ def test_what_is_written_of_a_model_has_decoded_words(
     for text in written:
         for wrong in "ĠÃÐ▁Ċ":
             assert wrong not in text and f"\\u{ord(wrong):04x}" not in text
+
+
+@every_kind
+def test_a_text_that_is_read_in_parts_has_the_tokens_of_the_whole(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SentencePiece puts a space before every text, and there was one at each seam."""
+    lines = "The cat sat on a mat.\n\nThe cat, sat.\n    cat\n\tcat\ncat sat\n\n\nmat\n" * 7 + "The end"
+    (tmp_path / "text.txt").write_text(lines, encoding="utf-8")
+    tokenizer = TOKENIZERS[kind]()
+    for letters in (10, 17, 40, 200):
+        monkeypatch.setattr(text_file, "LETTERS", letters)
+        parts = list(text_tokens(tokenizer, tmp_path / "text.txt"))
+        assert len(parts) > 2 and torch.cat(parts).tolist() == tokenizer(lines, add_special_tokens=False)["input_ids"]

@@ -15,6 +15,7 @@ import pytest
 from workbench import report
 from workbench.cli import main
 from workbench.report import FILES, Report, inspect
+from workbench.runs import Run
 
 
 def quick(*runs: Path, out: Path, only: tuple[str, ...] = ("overall",), **more: Any) -> Report:
@@ -120,3 +121,24 @@ def test_a_file_of_ones_own_whose_name_is_known_only_at_the_end_is_not_taken_ove
     with pytest.raises(ValueError, match=rf"^{re.escape(str(out / name))} is "):
         quick(compiled / "sorter", out=out, circuit=True, export=["html"])
     assert files(out) == before
+
+
+def test_of_two_reports_into_one_folder_the_second_is_refused_before_it_measures(
+    compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first was said to be there, and was replaced; where nothing is written, nothing is left of the lock."""
+    out, measure = tmp_path / "above" / "out", report.inspect_run
+
+    def meanwhile(run: Run, **options: Any) -> Any:
+        monkeypatch.setattr(report, "inspect_run", measure)
+        with pytest.raises(ValueError, match=r"^another process writes a report into .*out; wait for it, or give"):
+            quick(compiled / "chaser", out=out)
+        return measure(run, **options)
+
+    monkeypatch.setattr(report, "inspect_run", meanwhile)
+    assert quick(compiled / "sorter", out=out).inspected[0].name == "sorter"
+    assert (out / "data" / "sorter").is_dir() and not (out / ".lock").exists()
+    shutil.rmtree(tmp_path / "above")
+    with pytest.raises(ValueError, match="nothing that was asked for can be measured"):
+        quick(compiled / "chaser", out=out, only=("successor",))
+    assert not (tmp_path / "above").exists()

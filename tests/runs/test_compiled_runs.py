@@ -80,3 +80,12 @@ def test_save_run_refuses_what_does_not_fit(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="float"):
         runs.save_run(tmp_path / "a", model.half(), make("sorting", q=4, max_length=4))
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("step", [-1, 7])
+def test_a_checkpoint_that_is_not_there_is_named_by_its_step(
+    step: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compile_run("chaser", tmp_path / "run")
+    assert main(["probe", str(tmp_path / "run"), "parent", "--n", "16", "--step", str(step), "--quiet"]) == 2
+    assert f"run has no checkpoint of step {step}; there is: none" in capsys.readouterr().err

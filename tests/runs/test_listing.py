@@ -68,8 +68,9 @@ def test_numbers_are_compared_as_numbers_or_not_at_all(trained: Path) -> None:
     for wrong in ("accuracy<90%", "seconds<5s", "preset>x"):
         with pytest.raises(ValueError, match=r"comes a number, such as 0\.9"):
             chosen(trained, wrong)
-    with pytest.raises(ValueError, match="a condition is like"):
-        chosen(trained, "accuracy>")
+    for wrong in ("accuracy>", "seed==0", "seed=>0", "seed<>0"):
+        with pytest.raises(ValueError, match="a condition is like"):
+            chosen(trained, wrong)
 
 
 def test_a_comparison_shows_what_differs_and_nothing_else(trained: Path) -> None:

@@ -20,6 +20,7 @@ import torch
 
 import workbench
 from workbench import runs, tasks
+from workbench.cli import main
 from workbench.runs import Run
 from workbench.sharing import contents, export, unpack
 from workbench.util.files import load_tensors
@@ -104,6 +105,31 @@ def test_nothing_is_overwritten(trained: Run, tmp_path: Path) -> None:
             export(trained, tmp_path / name)
         with pytest.raises(ValueError, match="already exists, and nothing is overwritten"):
             unpack(good, tmp_path / name)
+    assert everything(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "inspect {run} --n 4 --only overall --out {run}",
+        "inspect {run} --n 4 --only overall --out {run}/checkpoints/report",
+        "probe {run} hops --n 20 --no-causal --out {run}/probed",
+        "circuit {run} --n 4 --out {run}/circuit",
+        "export {run} {run}/shared",
+        "export {run} {run}/shared --hugging-face",
+        "train chain-chacal --out {run}/other",
+        "data sorting --out {run}/data.jsonl",
+        "new task mine --out {run}/mine.py",
+    ],
+)
+def test_nothing_is_written_into_a_run_folder(
+    words: str, trained: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that holds anything else is not imported."""
+    shutil.copytree(trained.path, tmp_path / "run")
+    before = everything(tmp_path)
+    assert main(words.format(run=tmp_path / "run").split()) == 2
+    assert "run is a run folder, into which nothing else is written" in capsys.readouterr().err
     assert everything(tmp_path) == before
 
 

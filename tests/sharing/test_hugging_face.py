@@ -113,6 +113,8 @@ def test_what_cannot_be_exported_is_one_line(tmp_path: Path, capsys: pytest.Capt
     assert "has its own attention: it is an ordinary folder" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "gone"), str(tmp_path / "out"), "--hugging-face"]) == 2
     assert "there is no run folder" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "gone"), str(tmp_path / "out.zip"), "--hugging-face"]) == 2
+    assert "out.zip would be a folder, since Transformers loads no zip" in capsys.readouterr().err
     workbench.train("chain-chacal", out=tmp_path / "run", progress=False, **SMALL)
     (tmp_path / "run" / "weights.safetensors").unlink()
     (tmp_path / "run" / "resume").mkdir()

@@ -146,6 +146,23 @@ def test_a_scale_of_a_file_stays_under_the_root(place: Path, capsys: pytest.Capt
             "[[contrasts]]\nquantity = 'parameters'\ngroup = 'a'\nreaches = nan",
             "should be a finite number, not nan",
         ),
+        (
+            "",
+            "[[contrasts]]\nquantity = 'parameters'\ngroup = 'a'\nthan = 'a'",
+            "own.toml: a contrast of parameters compares 'a' with itself",
+        ),
+        (
+            "",
+            "[[contrasts]]\nquantity = 'parameters'\ngroup = 'chain-chacl'\nreaches = 1.0",
+            "own.toml: unknown group 'chain-chacl' (did you mean 'chain-chacal'?)",
+        ),
+        ("tune.learning_rate = []", "", "own.toml: tune.learning_rate is a list of values, such as"),
+        (
+            "tune.learning_rate = [-1]",
+            "[[contrasts]]\nquantity = 'parameters'\ngroup = 'chain-chacal'\nreaches = 1.0",
+            "own.toml: tune: chain-chacal-seed=1000-learning_rate=-1: learning_rate: input should be greater",
+        ),
+        ("", "grid.batch_size = []", "own.toml: runs.small: grid.batch_size is a list of values"),
         ("", "[[published]]\nquantity = 'parameters'\ngroup = 'a'\nvalue = true", "published.0.value: input should be"),
         ("", "[runs.'Study.toml']\npreset = 'chain-chacal'", "'Study.toml' cannot be the name of a study's scale"),
     ],
@@ -159,6 +176,24 @@ def test_a_value_that_is_none_is_refused_before_it_takes_memory_or_is_read_as_an
         code, text = said(capsys, action, "own.toml", "--quiet")
         assert code == 2 and why in text
     assert [path.name for path in place.iterdir()] == ["own.toml"]
+
+
+@pytest.mark.parametrize("asked", ["reaches = 97.0", "stays_below = 1.5", "reaches = -0.1", "than = 'b'\nby = 2.0"])
+@pytest.mark.parametrize("quantity", ["accuracy", "accuracy over training", "whole_answer"])
+def test_a_share_is_asked_from_0_to_1(
+    place: Path, quantity: str, asked: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contrast = f"[[contrasts]]\nquantity = '{quantity}'\ngroup = 'chain-chacal'\nat.step = 2\n{asked}\n"
+    text = TOML.format(scale="small").replace("parameters", f"log.{quantity}", 1).replace("parameters", quantity)
+    (place / "own.toml").write_text(text + contrast, encoding="utf-8")
+    code, words = said(capsys, "show", "own.toml")
+    assert code == 2 and f"own.toml: a contrast of {quantity} (share) has a value from" in words
+
+
+def test_a_value_beyond_what_was_measured_is_refused_when_it_is_asked() -> None:
+    """The units of an instrument are known once it has measured."""
+    with pytest.raises(ValueError, match=r"a contrast of accuracy \(share\) has a value from 0 to 1, not 97"):
+        Reaches("accuracy", "chain-chacal", 97.0).ask(one().groups)
 
 
 @pytest.mark.parametrize("name", ["report", "Zoo"])

@@ -443,7 +443,7 @@ def test_a_study_says_how_many_runs_it_tunes_with_before_it_trains_them(
 
 def test_groups_without_a_contrast_are_not_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = pretend(monkeypatch, lambda one: 0.5)
-    run_study(two(contrasts=[Reaches("accuracy", "weak", 1.1)]), root=tmp_path, name="one", progress=False)
+    run_study(two(contrasts=[Reaches("accuracy", "weak", 1.0)]), root=tmp_path, name="one", progress=False)
     assert {name.partition("-")[0] for folder, name in made if folder == TUNING} == {"weak"}
     assert {name.partition("-")[0] for folder, name in made if folder == RUNS} == {"weak", "other"}
 
@@ -492,7 +492,7 @@ def test_a_study_with_two_figures_has_two_pictures_on_its_page(tmp_path: Path) -
 
     study = Study(
         "Is it drawn twice?",
-        contrasts=[StaysBelow("accuracy", "chain-chacal", 1.1)],
+        contrasts=[StaysBelow("accuracy", "chain-chacal", 1.0)],
         draw=(draw, draw),
         runs={SMALL: {"preset": "chain-chacal", "settings": tiny(task={"n": 8, "k": 2})}},
         measure=Logged(("accuracy",)),

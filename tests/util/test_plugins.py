@@ -166,6 +166,7 @@ def test_a_changed_file_replaces_its_parts_and_one_that_fails_leaves_them(file: 
         ("x = 1 / 0", "line 1: ZeroDivisionError"),
         ("def broken(:", "SyntaxError"),
         ("raise SystemExit(3)", "SystemExit"),
+        ("x\0 \0=\0 \x001\0", "own.py is not text in UTF-8: it has bytes 0, as UTF-16 has"),
         ("x = 1\nclass Panic(BaseException): pass\nraise Panic('no\\nmore')", "line 3: Panic: no more"),
         (
             FILE.replace('INSTRUMENTS = {"right"', 'INSTRUMENTS = {"../../right"'),

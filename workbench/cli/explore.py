@@ -74,8 +74,8 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
 
 def _opened(options: argparse.Namespace) -> tuple[str, str | None]:
     """The model and text as the explorer is told them, which is loaded here, so that what is wrong is said at once."""
-    from workbench.report.hugging_face import is_run
     from workbench.runs import open_model
+    from workbench.util.files import is_run
 
     folder = Path(options.model).expanduser()
     if is_run(folder):

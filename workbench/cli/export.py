@@ -13,7 +13,9 @@ from workbench.cli.parser import Commands, add_command
 def add(commands: Commands, name: str) -> None:
     parser = add_command(commands, name, run, summary="write a run as one folder or zip, or for Hugging Face")
     add_run(parser, "the run folder, or one that `workbench finetune` wrote")
-    parser.add_argument("out", type=Path, metavar="OUT", help="the folder to make, or the file if it ends in .zip")
+    parser.add_argument(
+        "out", type=Path, metavar="OUT", help="the folder to make, or, of a run as it is, the file if it ends in .zip"
+    )
     add_hugging_face(parser)
 
 

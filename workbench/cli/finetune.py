@@ -66,7 +66,8 @@ def add(commands: Commands, name: str) -> None:
 def add_settings(parser: Parser) -> None:
     """The options that are numbers."""
     for name, (kind, text) in SETTINGS.items():
-        parser.add_argument(f"--{name}", f"--{name.replace('_', '-')}", type=kind, metavar="N", help=text)
+        spellings = dict.fromkeys((name, name.replace("_", "-")))
+        parser.add_argument(*(f"--{one}" for one in spellings), type=kind, metavar="N", help=text)
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import keyword
 import re
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, _: list[str]) -> None:
-    from workbench.util.files import write_atomically
+    from workbench.util.files import check_free, write_atomically
+    from workbench.util.plugins import KINDS
 
     name = options.name
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
@@ -45,10 +47,13 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
     path = options.out or Path(f"{name}.py")
     if path.suffix != ".py":
         raise ValueError(f"{path} is to be a Python file: give a name that ends in .py")
-    if path.exists():
-        raise ValueError(f"{path} exists; give another name with --out")
+    check_free(path, file=True)
+    where = next(kind for kind in KINDS.values() if kind.words.endswith(options.kind))
+    if name in getattr(import_module(where.module), where.table):
+        raise ValueError(f"{where.words} {name!r} exists already; give another name")
     template = (files("workbench.cli.templates") / f"{options.kind}.py").read_text(encoding="utf-8")
     words = "".join(part.capitalize() for part in name.split("_"))
     text = template.replace("template_name", name).replace("TemplateName", words)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text.encode())
     say(f"wrote {path}; next: {NEXT[options.kind].format(name=name, file=path)}")

@@ -76,11 +76,11 @@ def _list(options: argparse.Namespace) -> None:
 def _show(options: argparse.Namespace) -> None:
     from workbench.studies import find_studies
 
-    for name, study in find_studies(_names(options)).values():
+    for given, (name, study) in find_studies(_names(options)).items():
         try:
             say("\n".join(_described(name, study)))
         except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
+            raise ValueError(f"{given}: {error}") from None
 
 
 def _described(name: str, study: Study) -> list[str]:
@@ -90,6 +90,8 @@ def _described(name: str, study: Study) -> list[str]:
     lines = [f"{name}: {study.question}"]
     if study.source is not None:
         lines.append(f"  claimed in {study.source.paper}, {study.source.place}")
+    for scale in study.scales:
+        study.check(scale)
     for scale in study.runs:
         seeds = study.seeds.get(scale, 1)
         runs = read_plan(study.plan(scale, seeds)).runs

@@ -23,7 +23,7 @@ from workbench.report.circuits import RunCircuit, circuit_section, run_circuit
 from workbench.report.comparisons import OverSeeds, clearest, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
 from workbench.report.geometry import geometry_section
-from workbench.report.numbers import FILES, PAGE, check_folder, write_comparisons, write_numbers
+from workbench.report.numbers import FILES, PAGE, only_report, write_comparisons, write_numbers
 from workbench.report.over_training import timeline_section
 from workbench.report.page import page
 from workbench.report.sections import sections
@@ -122,17 +122,17 @@ def inspect(
         for condition in conditions or ():
             check_condition(run.task(), condition)
     folder = Path(out) if out is not None else opened[0].path / "inspection"
-    check_folder(folder, labels(opened))
     options: dict[str, Any] = {"n": n, "seed": seed, "only": only, "settings": settings, "conditions": conditions}
     options["progress"] = progress
-    inspected = _measure(opened, options)
-    timelines = [follow(run, **options) for run in inspected] if timeline else []
-    circuits = [run_circuit(run, seed) for run in inspected] if circuit else []
-    geometries = {one.name: run_geometry(one.run, n=n, seed=seed) for one in inspected} if geometry else {}
     drawn_for = "; ".join(map(condition_in_words, conditions or ()))
     how_made = f"{n} sequences drawn per test condition{drawn_for and f' ({drawn_for})'}, seed {seed}"
-    asked = Asked(timelines, circuits, geometries)
-    return write_report(folder, inspected, asked, (export, width), how_made)
+    with only_report(folder, labels(opened)):
+        inspected = _measure(opened, options)
+        timelines = [follow(run, **options) for run in inspected] if timeline else []
+        circuits = [run_circuit(run, seed) for run in inspected] if circuit else []
+        geometries = {one.name: run_geometry(one.run, n=n, seed=seed) for one in inspected} if geometry else {}
+        asked = Asked(timelines, circuits, geometries)
+        return write_report(folder, inspected, asked, (export, width), how_made)
 
 
 def write(inspected: Sequence[Inspected], out: str | Path) -> Report:
@@ -148,8 +148,8 @@ def write(inspected: Sequence[Inspected], out: str | Path) -> Report:
     if not any(one.results for one in inspected):
         raise ValueError("there is nothing to write up: nothing was measured")
     folder = Path(out)
-    check_folder(folder, [one.name for one in inspected])
-    return write_report(folder, list(inspected), NOTHING_ASKED, ((), None), "sequences as given to the inspection")
+    with only_report(folder, [one.name for one in inspected]):
+        return write_report(folder, list(inspected), NOTHING_ASKED, ((), None), "sequences as given to the inspection")
 
 
 def check(n: int, export: Sequence[str], width: str | None) -> None:

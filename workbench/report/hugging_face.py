@@ -9,10 +9,9 @@ from typing import Any
 from workbench.inspection import Inspected, Settings, inspect_model
 from workbench.instruments import INSTRUMENTS
 from workbench.report import NOTHING_ASKED, Report, check, check_measured, write_report
-from workbench.report.numbers import check_folder
-from workbench.runs import CONFIG
+from workbench.report.numbers import only_report
 from workbench.tasks.text_file import read_parts
-from workbench.util.files import read_object
+from workbench.util.files import is_run
 from workbench.util.lookup import tell_apart
 from workbench.util.messages import harmless
 
@@ -51,12 +50,12 @@ def inspect_text(
     check_models(sources)
     next(read_parts(text), None)  # a file that cannot be read is said before a model is loaded
     folder = default_folder(sources[0]) if out is None else Path(out)
-    check_folder(folder, names(sources))
     options = {"layers": layers, "seed": seed, "only": only, "settings": settings, "progress": progress}
-    inspected = [_one(*one, text, (n, length), options) for one in zip(sources, names(sources), strict=True)]
-    check_measured(inspected)
-    cut = f"the first sequences of {len(inspected[0].sample.tokens[0])} tokens of {harmless(text.name)}"
-    return write_report(folder, inspected, NOTHING_ASKED, (export, width), f"{cut}, {n} at most, seed {seed}")
+    with only_report(folder, names(sources)):
+        inspected = [_one(*one, text, (n, length), options) for one in zip(sources, names(sources), strict=True)]
+        check_measured(inspected)
+        cut = f"the first sequences of {len(inspected[0].sample.tokens[0])} tokens of {harmless(text.name)}"
+        return write_report(folder, inspected, NOTHING_ASKED, (export, width), f"{cut}, {n} at most, seed {seed}")
 
 
 def _one(source: str, name: str, text: Path, size: tuple[int, int | None], options: dict[str, Any]) -> Inspected:
@@ -82,18 +81,6 @@ def check_models(sources: Sequence[str]) -> None:
                 f"{source} is a run folder, which is measured on sequences of its own task: leave --text out, or give "
                 "models of Hugging Face alone"
             )
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a folder is a run's: its config has a format, which no model of Hugging Face has."""
-    path = folder / CONFIG
-    if not path.is_file():
-        return False
-    try:
-        config = read_object(path, 2**24)
-    except ValueError:  # damaged: whoever loads it says what is wrong
-        return False
-    return "format" in config and "model_type" not in config
 
 
 def names(sources: Sequence[str]) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pandas as pd
+from filelock import FileLock, Timeout
 
 from workbench.inspection import Inspected
 from workbench.inspection.over_training import Timeline
@@ -23,7 +25,34 @@ PAIRS, OVER_SEEDS = "comparison", "comparison_over_seeds"  # files of two runs i
 COMPARISONS = [f"{stem}.{suffix}" for stem in (PAIRS, OVER_SEEDS) for suffix in ("parquet", "csv")]
 
 
-def check_folder(folder: Path, names: Sequence[str]) -> None:
+@contextmanager
+def only_report(folder: Path, names: Sequence[str]) -> Iterator[None]:
+    """Hold the lock of a report's folder within this context: measuring takes long, and the last would replace all.
+
+    The folder is made; it is gone at the end if nothing was written into it. Raises ValueError as `_check`, or if
+    another process holds the lock.
+    """
+    _check(folder, names)
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # some systems delete no open file
+                    (folder / ".lock").unlink()
+    except Timeout:
+        raise ValueError(
+            f"another process writes a report into {folder}; wait for it, or give another folder"
+        ) from None
+    finally:
+        for path in made:
+            with suppress(OSError):  # it was filled
+                path.rmdir()
+
+
+def _check(folder: Path, names: Sequence[str]) -> None:
     """Raise ValueError unless a report can be written into a folder, where it takes the place of one that is there.
 
     A file of somebody else's is neither replaced nor listed as the report's. Of figures and groups of seeds the names

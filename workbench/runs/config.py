@@ -24,7 +24,7 @@ from workbench.models.config import fit_attention
 from workbench.objectives import OBJECTIVES, Objective
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
-from workbench.util.messages import first_problem
+from workbench.util.messages import brief, first_problem
 from workbench.util.plugins import plugins_of
 from workbench.util.seeds import generator
 from workbench.util.settings import parse_condition
@@ -154,6 +154,16 @@ class RunConfig(Checked):
     def _conditions_may_be_text(cls, value: Any) -> Any:
         return parse_conditions(value)
 
+    @field_validator("curriculum", mode="before")
+    @classmethod
+    def _settings_in_order(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple) or not all(isinstance(settings, Mapping) for settings in value):
+            example = '[{"max_length": 4}, {"max_length": 8}]'
+            raise ValueError(brief(f"curriculum is a list of settings of the task, such as {example}, not {value!r}"))
+        if any("name" in settings for settings in value):
+            raise ValueError("a curriculum changes settings of the task, never the task: leave its name out")
+        return value
+
     @field_validator("task")
     @classmethod
     def _check_task(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -214,10 +224,16 @@ class RunConfig(Checked):
     def _check_curriculum(self, task: Task) -> None:
         if not self.curriculum:
             return
-        for number, (settings, easier) in enumerate(zip(self.curriculum, self.curriculum_tasks(), strict=True), 1):
+        for number, settings in enumerate(self.curriculum, 1):
+            try:
+                easier = make_task({**self.task, **settings})
+            except ValueError as error:
+                raise ValueError(f"curriculum, step {number}: {error}") from None
             alike = easier.vocabulary.words == task.vocabulary.words and easier.heads == task.heads
             if not alike or easier.n_ctx > task.n_ctx:
                 raise ValueError(f"curriculum, step {number}: {settings} needs other tokens, heads or a longer context")
+            if easier.model_dump() == task.model_dump():
+                raise ValueError(f"curriculum, step {number}: {settings} changes nothing of the task; leave it out")
         if self.train_size is not None:
             raise ValueError("a curriculum draws fresh sequences at every step: leave train_size out")
         if self.workers:

@@ -88,6 +88,9 @@ class Run:
             ValueError: in one line, if the weights are damaged or there are none.
         """
         if step is not None:
+            if step not in (steps := self.checkpoints()):
+                known = ", ".join(map(str, steps)) or "none"
+                raise ValueError(f"{self.path} has no checkpoint of step {step}; there is: {known}")
             return self._load(self._checkpoint(step))
         return self._load(self.path / WEIGHTS) if self.finished else self._load_last_state()
 

@@ -82,7 +82,7 @@ def filtered(frame: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
         ValueError: if a condition cannot be read, or names a column that does not exist.
     """
     for condition in conditions:
-        parts = re.fullmatch(r"\s*([\w.]+)\s*(<=|>=|!=|=|<|>)\s*(.*?\S)\s*", condition)
+        parts = re.fullmatch(r"\s*([\w.]+)\s*(<=|>=|!=|=|<|>)(?![=<>!])\s*(.*?\S)\s*", condition)
         if parts is None:
             raise ValueError(f"a condition is like task.name=sorting or accuracy>0.9, not {condition!r}")
         name, sign, text = parts.groups()

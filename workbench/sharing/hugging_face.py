@@ -87,9 +87,11 @@ def export_hugging_face(source: Run | str | Path, out: str | Path, *, repo_id: s
 
     Raises:
         ValueError: in one line, if there is no such model, the run is not finished or its model is one of one's own,
-            or `out` is taken.
+            or `out` is taken or ends in .zip.
     """
     out = Path(out)
+    if out.suffix.lower() == ".zip":
+        raise ValueError(f"{out} would be a folder, since Transformers loads no zip: leave .zip out")
     check_free(out)
     check_utf8(out, as_text=True)
     of_hugging_face = not isinstance(source, Run) and is_hugging_face(Path(source))

@@ -10,6 +10,7 @@ from typing import Any
 from workbench.judgement.contrast import Asked, Group, Kind, Outcome, decide
 from workbench.judgement.words.studies import Places, question
 from workbench.measurement import Measurement
+from workbench.measurement.units import scale_of
 from workbench.util.lookup import lookup
 
 Means = Mapping[str, Mapping[str, Measurement]]
@@ -38,6 +39,18 @@ class Contrast(ABC):
         """What it asks, in words."""
         return question(self.asked, self.places)
 
+    def check(self, units: str) -> None:
+        """Raise ValueError if it compares a group with itself, or its value is none of a quantity in these units."""
+        if len(self.places) == 2 and self.places[0] == self.places[1]:
+            raise ValueError(f"a contrast of {self.asked.quantity} compares {self.groups[0]!r} with itself")
+        scale, value = scale_of(units), self.asked.value
+        scale = scale.of_differences() if self.asked.kind is Kind.HIGHER else scale
+        if not scale.least <= value <= scale.most:
+            raise ValueError(
+                f"a contrast of {self.asked.quantity} ({units}) has a value from {scale.least:g} to {scale.most:g}, "
+                f"not {value:g}"
+            )
+
     def ask(self, means: Means, settings: Mapping[str, str] | None = None) -> Outcome:
         """Whether it holds.
 
@@ -46,13 +59,14 @@ class Contrast(ABC):
             settings: group -> those that were chosen for it, in words, where they are not those planned.
 
         Raises:
-            ValueError: if a group or quantity is missing.
+            ValueError: if a group or quantity is missing, or as `check`.
         """
         chosen, quantity = settings or {}, self.asked.quantity
-        return decide(
-            self.asked,
-            [Group.of(_single(means, name, quantity, at), name, at, chosen.get(name, "")) for name, at in self.places],
-        )
+        groups = [
+            Group.of(_single(means, name, quantity, at), name, at, chosen.get(name, "")) for name, at in self.places
+        ]
+        self.check(groups[0].units)
+        return decide(self.asked, groups)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from workbench.studies.study import BEGIN, FRESH, SMALL, Quantities, Scale
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, FinetuneConfig, Finetuned
 from workbench.util.files import new_folder, read_object
-from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
+from workbench.util.strict_settings import checked
 
 PERPLEXITY, LOSS, ACCURACY, WHOLE = "perplexity", "test_loss", "accuracy", "whole_answer"
 UNITS = {PERPLEXITY: "", LOSS: "nats", ACCURACY: "share", WHOLE: "share"}
@@ -154,10 +154,9 @@ class FineTunes:
         return groups
 
 
-@in_one_line()
 def _job(settings: Mapping[str, Any], folder: Path) -> Job:
     """A fine-tuning with these settings. Raises ValueError in one line if one is wrong."""
-    return Job(FinetuneConfig.model_validate(dict(settings)), folder)
+    return Job(checked(FinetuneConfig, settings), folder)
 
 
 def _number(name: str, value: float, units: str, about: Mapping[str, Any], n: int | None = None) -> Measurement:

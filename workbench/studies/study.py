@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import plotly.graph_objects as go
 
+from workbench.inspection.learning_curves import units_of
 from workbench.measurement import Measurement
 from workbench.runs import Run
 from workbench.studies.contrasts import Contrast
@@ -165,6 +166,11 @@ class Study:
             check_name(self.runs_of, "a study")
         for count in self.seeds.values():
             check_seeds(count)
+        for contrast in (*self.contrasts, *(one for each in self.contrasts_at.values() for one in each)):
+            contrast.check(units_of(contrast.asked.quantity.removesuffix(" over training")))
+        for name, values in self.tune.items():
+            if not isinstance(values, list | range) or not values:
+                raise ValueError(brief(f"tune.{name} is a list of values, such as [0.001, 0.003], not {values!r}"))
         for scale, sweep in self.runs.items():
             try:
                 file = read_fields(sweep)
@@ -214,6 +220,10 @@ class Study:
         for contrast in self.asked(scale):
             for group in contrast.groups:
                 lookup(dict.fromkeys(groups), group, "group")
+        try:
+            self.to_choose(scale, 1)
+        except ValueError as error:
+            raise ValueError(f"tune: {error}") from None
 
     def plan(self, scale: Scale, seeds: int) -> Sweep:
         """The sweep of one scale, with its seeds.

@@ -58,6 +58,7 @@ from workbench.training.state import (
 from workbench.util.files import check_contents, check_free, check_utf8, new_folder, write_atomically
 from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
+from workbench.util.strict_settings import checked
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -94,7 +95,7 @@ def finetune(config: FinetuneConfig | Mapping[str, Any], out: str | Path, *, pro
         TrainingError: if the loss stops being finite, or the disk is full; what was trained until then is kept.
     """
     path = Path(out)
-    config = config if isinstance(config, FinetuneConfig) else FinetuneConfig.model_validate(dict(config))
+    config = config if isinstance(config, FinetuneConfig) else checked(FinetuneConfig, config)
     config = config.in_full()
     processes = Processes.started(config.device)
     processes.do(lambda: check_free(path))

@@ -14,8 +14,8 @@ from safetensors import safe_open
 
 from workbench import runs
 from workbench.runs.model_run import FINETUNE
-from workbench.util.files import parse_json, read_text
-from workbench.util.strict_settings import Checked
+from workbench.util.files import read_object
+from workbench.util.strict_settings import Checked, checked
 
 BEFORE, EXCHANGED, AFTER = "before", "exchanged", "after"  # when perplexity is measured
 LONGEST = 2**20  # bytes of that file
@@ -74,8 +74,8 @@ class FinetuneConfig(Checked):
             return self
         if self.gamma_warmup:
             raise ValueError("gamma is learned or raised by a schedule (gamma_warmup), not both")
-        if self.attention["variant"] != "chacal":
-            raise ValueError(f"gamma is learned of chacal, not of {self.attention['variant']}")
+        if self.attention.get("variant") != "chacal":
+            raise ValueError(f"gamma is learned of chacal, not of {self.attention.get('variant')}")
         return self
 
     @model_validator(mode="after")
@@ -121,10 +121,7 @@ def digest_of_weights(model: str) -> str:
 def read_config(folder: Path) -> FinetuneConfig:
     """The config of a folder that is, or was, fine-tuned. Raises ValueError in one line if there is none."""
     path = folder / FINETUNE
-    try:
-        return FinetuneConfig.model_validate(parse_json(read_text(path, LONGEST)))
-    except ValueError as error:
-        raise ValueError(f"{path} is not the config of a fine-tuning: {error}") from None
+    return checked(FinetuneConfig, read_object(path, LONGEST), f"{path} is not the config of a fine-tuning: ")
 
 
 @dataclass(frozen=True)

@@ -202,10 +202,23 @@ def check_free(path: Path, *, file: bool = False) -> None:
     check_can_make(path)
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run's: its config has a format, which no model of Hugging Face has."""
+    path = folder / "config.json"
+    if not path.is_file():
+        return False
+    try:
+        config = read_object(path, 2**24)
+    except ValueError:  # damaged: whoever loads it says what is wrong
+        return False
+    return "format" in config and "model_type" not in config
+
+
 def check_can_make(path: Path) -> None:
     """Raise ValueError in one line unless a file or folder can be made at a path.
 
-    Called before hours of work whose result is to be written there.
+    Within a run folder nothing is made but its `inspection`. Called before hours of work whose result is to be written
+    there.
     """
     if "\0" in str(path):
         raise ValueError("a path has no character of code 0; give another path")
@@ -222,6 +235,10 @@ def check_can_make(path: Path) -> None:
             raise ValueError(f"{parent} is {kind}, not a folder; give another path, or move it away")
         if path.is_symlink() and not path.exists():
             raise ValueError(f"{path} is a link that leads nowhere; give another path, or delete the link first")
+        place = Path(os.path.realpath(path))
+        run = next((above for above in place.parents if is_run(above)), None)
+        if run is not None and not place.is_relative_to(run / "inspection"):
+            raise ValueError(f"{run} is a run folder, into which nothing else is written; give a path outside it")
         Path(tempfile.mkdtemp(prefix=".", dir=parent)).rmdir()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()

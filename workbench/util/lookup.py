@@ -26,7 +26,7 @@ def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
         return table[name]
     near = get_close_matches(brief(name, 100), table, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ValueError(brief(f"unknown {kind} {name!r}{hint}; there is: {', '.join(sorted(table))}"))
+    raise ValueError(brief(f"unknown {kind} {name!r}{hint}; there is: {', '.join(sorted(table)) or 'none'}"))
 
 
 def tell_apart(names: Sequence[str], taken: Sequence[str] = (), number: str = "{} ({})") -> list[str]:

@@ -252,6 +252,10 @@ def _executed(path: Path) -> ModuleType:
 @contextmanager
 def running(path: Path, what: str) -> Iterator[None]:
     """Turn whatever the code of a file raises, `sys.exit` too but Ctrl-C, into a ValueError that names its line."""
+    from workbench.util.files import open_text  # slow to import
+
+    with open_text(path):  # refuses UTF-16, of which Python names no encoding
+        pass
     try:
         yield
     except KeyboardInterrupt:

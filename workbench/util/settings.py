@@ -26,7 +26,7 @@ def parse_condition(parts: Iterable[str]) -> dict[str, Any]:
     condition: dict[str, Any] = {}
     for part in parts:
         name, _, value = part.partition("=")
-        if not name or not value:
+        if not name or not value or value.startswith("="):
             raise ValueError(f"a condition is NAME=VALUE, such as length=16, not {part!r}")
         if name in condition:
             raise ValueError(f"the condition {name} is given twice, in {part!r} again")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
+
+from workbench.util.messages import first_problem
 
 
 def true_is_no_number(annotation: Any, value: Any) -> Any:
@@ -55,3 +57,14 @@ class Checked(BaseModel):
                 "Input should have whole characters (of a path with others than ASCII: set PYTHONUTF8=1)",
             )
         return value
+
+
+C = TypeVar("C", bound=Checked)
+
+
+def checked(kind: type[C], data: Mapping[str, Any], where: str = "") -> C:
+    """Settings from plain data. Raises ValueError in one line if one is wrong, which begins with `where`."""
+    try:
+        return kind.model_validate(dict(data))
+    except ValidationError as error:
+        raise ValueError(where + first_problem(error, kind)) from None

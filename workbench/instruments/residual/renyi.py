@@ -179,9 +179,12 @@ def spectrum_entropy(p: Float[Tensor, "*batch n"], alpha: float) -> Float[Tensor
     log_p = torch.where(present, p, 1.0).log()
     if alpha == 1:
         return -(p * log_p).sum(-1)
+    largest = log_p.masked_fill(~present, -math.inf).amax(-1, keepdim=True)
     if math.isinf(alpha):
-        return -log_p.masked_fill(~present, -math.inf).amax(-1)
+        return -largest.squeeze(-1)
     if alpha < 2:
         # Σ p^α − 1 = Σ p (p^(α−1) − 1): exact near α = 1, where log Σ p^α would cancel.
         return (p * ((alpha - 1) * log_p).expm1()).sum(-1).log1p() / (1 - alpha)
-    return (alpha * log_p).masked_fill(~present, -math.inf).logsumexp(-1) / (1 - alpha)
+    # With the largest share apart, which alone counts for α → ∞: α log p would overflow.
+    rest = (alpha * (log_p - largest)).masked_fill(~present, -math.inf).logsumexp(-1)
+    return (alpha / (1 - alpha)) * largest.squeeze(-1) + rest / (1 - alpha)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
-from typing import Any
+from typing import Any, cast
 
 import torch
 from huggingface_hub import hf_hub_download
@@ -33,12 +33,18 @@ ELSEWHERE = {
     "quantization_config": "says that its weights are quantized: they are not the numbers that it computes with",
 }
 """Fields of a config by which weights are not read as they stand, and what a config with them does."""
+BESIDE = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+FLOATS = ("F64", "F32", "F16", "BF16")  # as safetensors calls them
 
-Shapes = Mapping[str, tuple[int, ...]]
+Tensors = Mapping[str, tuple[str, tuple[int, ...]]]
+"""Name -> dtype and shape."""
 
 
 def check_folder(name: str, folder: Path) -> None:
-    """Raise ValueError unless a folder holds a model and nothing leads out of it, or this may be a name on the hub."""
+    """Raise ValueError unless a folder holds a model and nothing leads out of it, or this may be a name on the hub.
+
+    The small files of JSON beside the config are objects: Transformers says nothing that helps where one is none.
+    """
     if name.strip() and folder.is_dir():
         if not (folder / CONFIG).is_file():
             hint = f", but an adapter: {MERGE}" if (folder / ADAPTER).is_file() else ""
@@ -47,6 +53,9 @@ def check_folder(name: str, folder: Path) -> None:
         blobs = snapshots.parent / "blobs"  # in the hub's cache, what the files of each snapshot are links to
         cached = snapshots.name == "snapshots" and not blobs.is_symlink()
         check_contents(folder, *([blobs] if cached else []))
+        for path in (folder / file for file in BESIDE):
+            if path.is_file():
+                read_object(path, LONGEST)
     elif folder.is_file():
         raise ValueError(f"{name} is a file: give the folder that save_pretrained wrote")
     elif name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
@@ -94,12 +103,27 @@ def check_fields(fields: Mapping[str, Any]) -> None:
         many = isinstance(value, int | float) and value > MOST_LAYERS
         if many and ("layer" in field or field == "num_labels"):  # of which Transformers makes lists at once
             raise ValueError(f"{field} is {value:,}, and no model has more than {MOST_LAYERS:,}")
+        named = isinstance(value, str) and field in ("dtype", "torch_dtype")
+        if named and not isinstance(getattr(torch, value, None), torch.dtype):
+            raise ValueError(f"{field} is {value!r}, which is no type of PyTorch, such as float32 or bfloat16")
+        if field == "architectures" and not (value is None or isinstance(value, list)):
+            raise ValueError(f"{field} is {value!r}, and it is a list of names")
         if isinstance(value, Mapping):
             check_fields(value)
 
 
-def listed_tensors(source: str, revision: str) -> dict[str, tuple[int, ...]]:
-    """The shape of each tensor in a model's weight files, from their headers alone.
+def field_with(fields: Mapping[str, Any], value: object) -> str | None:
+    """The name of the field that has this value, such as `rope_parameters.rope_type`; None where none has."""
+    for field, own in fields.items():
+        if own == value:
+            return field
+        if isinstance(own, Mapping) and (inner := field_with(own, value)):
+            return f"{field}.{inner}"
+    return None
+
+
+def listed_tensors(source: str, revision: str) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The dtype and shape of each tensor in a model's weight files, from their headers alone.
 
     Raises:
         ValueError: if an adapter lies beside the weights, they are not in safetensors files beside the config, a file
@@ -107,16 +131,16 @@ def listed_tensors(source: str, revision: str) -> dict[str, tuple[int, ...]]:
     """
     if fetch(source, ADAPTER, revision) is not None:
         raise ValueError(f"an adapter lies beside them ({ADAPTER}), which is not applied here; {MERGE}")
-    shapes: dict[str, tuple[int, ...]] = {}
+    tensors: dict[str, tuple[str, tuple[int, ...]]] = {}
     for file in weight_files(source, revision):
         path = fetch(source, file, revision)
         if path is None:
             raise ValueError(f"there is no {file}, which is a part of them; get the model anew")
-        listed = {tensor: shape for tensor, (_, shape) in read_shapes(path).items()}
-        if twice := sorted(listed.keys() & shapes.keys()):
+        listed = read_shapes(path)
+        if twice := sorted(listed.keys() & tensors.keys()):
             raise ValueError(f"{twice[0]} is in {file} and in another file too; get the model anew")
-        shapes |= listed
-    return shapes
+        tensors |= listed
+    return tensors
 
 
 def weight_files(source: str, revision: str) -> list[str]:
@@ -140,23 +164,30 @@ def weight_files(source: str, revision: str) -> list[str]:
     return files
 
 
-def check_weights(kind: type[PreTrainedModel], shapes: Shapes, name: str, options: dict[str, Any]) -> None:
+def check_weights(kind: type[PreTrainedModel], tensors: Tensors, name: str, options: dict[str, Any]) -> None:
     """Compare a model without memory with the tensors of its files; warn of those that it has no place for.
 
     Args:
         kind: the class of the model.
-        shapes: of the tensors in its files.
+        tensors: those in its files.
         name: what to call it.
         options: of `from_pretrained`; its config and dtype among them.
 
     Raises:
-        ValueError: if a tensor is missing or has another shape, or the model needs more memory than there is.
+        ValueError: if a tensor is missing, has another shape or is no floating-point numbers, or the model needs more
+            memory than there is.
     """
-    tensors = {tensor: torch.empty(shape, device="meta") for tensor, shape in shapes.items()}
+    empty = {tensor: torch.empty(shape, device="meta") for tensor, (_, shape) in tensors.items()}
     from_pretrained: Any = kind.from_pretrained  # its types do not say what `output_loading_info` adds
     compared = {"device_map": "meta", "ignore_mismatched_sizes": True, "output_loading_info": True}
-    with at_most(max(MOST_PARAMETERS, 4 * len(shapes))):
-        model, found = from_pretrained(None, state_dict=tensors, **compared, **options)
+
+    def fitted(state: dict[str, torch.Tensor]) -> tuple[PreTrainedModel, dict[str, Any]]:
+        with at_most(max(MOST_PARAMETERS, 4 * len(tensors))):
+            return cast(
+                tuple[PreTrainedModel, dict[str, Any]], from_pretrained(None, state_dict=state, **compared, **options)
+            )
+
+    model, found = fitted(empty)
     for tensor, got, want in sorted(found["mismatched_keys"]):
         raise ValueError(f"by its config {tensor} should be {list(want)}, and it is {list(got)}")
     if missing := found["missing_keys"]:
@@ -164,6 +195,15 @@ def check_weights(kind: type[PreTrainedModel], shapes: Shapes, name: str, option
             f"none of its files holds {some(missing)}, which would be random numbers; get the model anew, or save it "
             "by save_pretrained"
         )
+    others = {dtype for dtype, _ in tensors.values() if dtype not in FLOATS}
+    if others:  # masks and positions of old files, which the model does not take, or quantized weights
+        rest = fitted({tensor: x for tensor, x in empty.items() if tensors[tensor][0] in FLOATS})[1]["missing_keys"]
+        counts = {buffer for buffer, values in model.named_buffers() if not values.is_floating_point()}
+        if raw := set(rest) - counts:
+            raise ValueError(
+                f"what its files hold of {some(raw)} is of type {', '.join(sorted(others))}: quantized numbers are not "
+                "those that a model computes with; load it by what quantized it, and save it in floating point"
+            )
     check_memory(sum(x.numel() * x.element_size() for x in (*model.parameters(), *model.buffers())), "the model")
     if unexpected := found["unexpected_keys"]:
         left = f"{name}: left out of its files, as no part of {kind.__name__}: {some(unexpected)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from workbench.models.pretrained.folder import (
     check_config,
     check_folder,
     check_weights,
+    field_with,
     listed_tensors,
 )
 from workbench.models.pretrained.model import Pretrained
@@ -102,7 +103,7 @@ def load_causal(
     for field in DROPOUT if attention_dropout is not None else ():
         if hasattr(config, field):
             setattr(config, field, attention_dropout)
-    with told(name, "its weights"):
+    with told(name, "its weights", config.to_dict()):
         kind, options = what_to_load(config, dtype)
         with shown(False):
             check_weights(kind, listed_tensors(source, revision), name, options)
@@ -123,6 +124,8 @@ def read_config(source: str, name: str) -> tuple[PreTrainedConfig, str]:
         revision = check_config(source)
         config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
     check_architecture(config, name)
+    for part in (config, config.get_text_config(decoder=True)):
+        part.return_dict = True  # what a model gives out is read by name
     return config, revision
 
 
@@ -160,7 +163,10 @@ def load_tokenizer(source: str, revision: str, name: str) -> PreTrainedTokenizer
         for file in TOKENIZERS if folder.is_dir() else ():
             if (folder / file).is_file() and (folder / file).stat().st_size > LONGEST:
                 raise ValueError(f"{file} has more than {LONGEST:,} bytes")
-        return AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)
+        if not isinstance(longest := tokenizer.model_max_length, int | float):
+            raise ValueError(f"in tokenizer_config.json model_max_length is {longest!r}, and it is a number")
+        return tokenizer
 
 
 @contextmanager
@@ -179,8 +185,11 @@ def shown(progress: bool) -> Iterator[None]:
 
 
 @contextmanager
-def told(name: str, what: str) -> Iterator[None]:
-    """Turn what Transformers raises while it loads into one line that says what was wrong and what to do."""
+def told(name: str, what: str, config: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Turn what Transformers raises while it loads into one line that says what was wrong and what to do.
+
+    A name that it looks up and does not know is told with the field of the config that has it.
+    """
     try:
         yield
     except Exception as error:  # a damaged file may raise anything
@@ -199,6 +208,8 @@ def told(name: str, what: str) -> Iterator[None]:
             )
         elif "trust_remote_code" in str(error) or "does not recognize this architecture" in str(error):
             reason = f"Transformers does not know the architecture of {name}, and code that comes with it is not run"
+        elif isinstance(error, KeyError) and (field := field_with(config or {}, *error.args[:1])):
+            reason = f"{name}: by its config.json {field} is {error}, which Transformers does not know"
         elif "conversion of the weights" in str(error):
             reason = (
                 f"{name}: cannot read {what}: tensors that the model puts together, such as its experts', do not fit "

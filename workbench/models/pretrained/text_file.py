@@ -22,12 +22,20 @@ if TYPE_CHECKING:
 def text_tokens(tokenizer: PreTrainedTokenizerBase, path: Path) -> Iterator[Int[Tensor, " token"]]:
     """The tokens of a text, part by part; the tokenizer adds nothing before or after them.
 
+    They are those of the whole text: what a tokenizer puts before a text, as SentencePiece a space, is not put before
+    each part, since each is read after the line before it.
+
     Raises:
         ValueError: as `read_parts`.
     """
+    before = ""
     for part in read_parts(path):
-        ids = tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
-        yield torch.tensor(ids, dtype=torch.long)
+        known, ids = (
+            tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] if text else []
+            for text in (before, before + part)
+        )
+        yield torch.tensor(ids[len(known) :], dtype=torch.long)
+        before = part[part.rfind("\n", 0, -1) + 1 :]
 
 
 def cut(tokens: Iterator[Int[Tensor, " token"]], length: int) -> Iterator[Int[Tensor, " length"]]:

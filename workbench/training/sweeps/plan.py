@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from workbench.runs import RunConfig
 from workbench.training.presets import PRESETS, preset_config, task_config
 from workbench.util.files import check_file, read_toml
 from workbench.util.lookup import check_name
-from workbench.util.messages import brief, first_problem
+from workbench.util.messages import brief
 from workbench.util.settings import as_text, flat, place
-from workbench.util.strict_settings import Checked
+from workbench.util.strict_settings import Checked, checked
 
 LONGEST_NAME = 100
 MOST_RUNS = 10_000  # of a sweep: their configs take seconds and some 100 MB to make
@@ -134,19 +134,9 @@ def read_fields(data: Mapping[str, Any]) -> SweepFile:
     if not isinstance(variants, list) or not all(isinstance(block, Mapping) for block in variants):
         raise ValueError("variants are [[variants]] blocks, each with a name")
     named = [
-        _checked(Variant, block, f"variant {block.get('name', number)}: ") for number, block in enumerate(variants, 1)
+        checked(Variant, block, f"variant {block.get('name', number)}: ") for number, block in enumerate(variants, 1)
     ]
-    return _checked(SweepFile, {**data, "variants": named})
-
-
-P = TypeVar("P", bound=Part)
-
-
-def _checked(kind: type[P], data: Mapping[str, Any], where: str = "") -> P:
-    try:
-        return kind.model_validate(data)
-    except ValidationError as error:
-        raise ValueError(where + first_problem(error, kind)) from None
+    return checked(SweepFile, {**data, "variants": named})
 
 
 def _runs_of(file: SweepFile, variant: Variant) -> Iterator[Planned]:
