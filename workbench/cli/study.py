@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from workbench.studies import Result, Study
 
 ACTIONS = {
-    "list": (),
-    "show": (),
+    "list": ("root",),
+    "show": ("root",),
     "run": ("all", "scale", "seeds", "root", "workers", "ray", "model", "text"),
     "report": ("root", "out"),
     "zoo": ("root", "out"),
 }
-"""What can be done -> the options that it takes, but for --quiet."""
+"""What can be done -> the options that it takes, but for --quiet; where studies are kept may be said of any."""
 
 
 def add(commands: Commands, name: str) -> None:
