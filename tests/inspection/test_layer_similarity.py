@@ -45,7 +45,7 @@ def test_checkpoints_are_compared_and_the_null_is_near_nothing(runs: tuple[Run, 
     back, _ = layer_similarity(one, n=4, seed=0, step=last, second_step=first)
     assert moved.values == pytest.approx(back.values.T, abs=1e-6) and moved.values.max() < 1
     assert np.abs(null.values).max() < 0.2
-    with pytest.raises(ValueError, match="step-999"):
+    with pytest.raises(ValueError, match="no checkpoint of step 999; there is: 0, 1, 12"):
         layer_similarity(one, n=2, seed=0, second_step=999)
 
 

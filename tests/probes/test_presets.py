@@ -116,7 +116,7 @@ def test_the_command_line_says_and_writes_what_was_found(
         (["hops"], "there is: minimum, successor, copies, position"),
         (["minima"], "did you mean 'minimum'?"),
         (["minimum", "--l3", "1"], "no setting 'l3'"),
-        (["minimum", "--step", "7"], "step-7"),
+        (["minimum", "--step", "7"], "no checkpoint of step 7; there is: none"),
         (["minimum", "--positions", "each"], "minimum says itself where it reads; give positions for a label, such as"),
         (["identity", "--positions", "nowhere"], "there is no rule 'nowhere' for positions"),
         (["identiy"], "did you mean 'identity'?"),
