@@ -36,7 +36,7 @@ def test_checkpoints_of_one_run_are_compared(runs: tuple[Run, Run]) -> None:
     found = lens_differences(one, one, n=2, seed=0, step=first)
     back = lens_differences(one, one, n=2, seed=0, second_step=first)
     assert np.nanmean(found.values) > 1e-6 and not np.allclose(found.values, back.values, equal_nan=True)
-    with pytest.raises(ValueError, match="step-999"):
+    with pytest.raises(ValueError, match="no checkpoint of step 999"):
         lens_differences(one, one, n=2, seed=0, step=999)
 
 

@@ -66,6 +66,7 @@ def test_counts_round_but_never_to_all_or_none() -> None:
 def test_numbers_have_their_units() -> None:
     assert number(1.434, "nats") == "1.43 nats"
     assert number(1200, "steps") == "1,200 steps"
+    assert number(71_808.0) == "71,808" and number(71_808.5) == "71,808.50" and number(3.0) == "3.00"
     assert number(1, "steps") == "1 step"
     assert number(1.08, "exponent α") == "α = 1.08"
     assert number(0.0004, "nats") == "0.0004 nats"

@@ -121,7 +121,7 @@ def test_a_checkpoint_is_probed_as_it_was(run: Run) -> None:
     assert start.values[0] < 0.5 < end.values[0] and start.settings["model"] == "run at step 0"
     for control in ("re-initialised model", "current token", "most frequent label"):
         assert start.select(condition=control).values == end.select(condition=control).values
-    with pytest.raises(ValueError, match="step-7"):
+    with pytest.raises(ValueError, match="no checkpoint of step 7"):
         probe(run, "root", points=MID, n=96, step=7)
 
 

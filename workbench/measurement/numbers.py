@@ -15,6 +15,7 @@ SHARES = ("share", "probability", "difference of shares")
 POINTS = "percentage points"
 SINGULAR = {"tokens": "token", "steps": "step", "nats": "nat", "bits": "bit", "directions": "direction"}
 LEAST_P = 1e-4  # smaller p values are written as below it
+LARGE = 1000  # whole numbers from here on are counts, such as of parameters, whatever their units
 COUNTS = ("steps", "tokens", "rank", "sequences")  # units of whole numbers
 DECIMALS, MOST_DECIMALS = 2, 6
 UNKNOWN = "–"
@@ -92,7 +93,8 @@ def number(value: float, units: str = "", places: int | None = None) -> str:
     if units in SHARES:
         return percent(value)
     if places is None:
-        places = 0 if units in COUNTS and value == round(value) else decimals([value])
+        is_count = units in COUNTS or abs(value) >= LARGE
+        places = 0 if is_count and value == round(value) else decimals([value])
     text = f"{round(value, places) + 0.0:,.{places}f}"  # no minus before a zero
     if units.startswith("exponent "):
         return f"{units.removeprefix('exponent ')} = {text}"

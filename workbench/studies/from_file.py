@@ -3,6 +3,7 @@
     question = "Does the weight of further hops matter?"
     measure = ["log.accuracy", "path_mass"]     # instruments, `log.FIGURE`, `log.FIGURE over training`, `parameters`
     draw = "accuracy"                           # the quantity that the figure shows: bars, or lines along its dim
+    title = "Accuracy by weight of further hops"  # of the figure; by default the question
 
     [runs.small]                                # a sweep file's fields, without seeds; of any scales, here one
     preset = "chain-chacal"
@@ -78,6 +79,7 @@ class StudyFile(Checked):
     question: str = Field(min_length=1)
     measure: list[str] = Field(min_length=1)
     draw: str
+    title: str = ""
     runs: dict[str, dict[str, Any]] = Field(min_length=1)
     contrasts: list[ContrastInFile] = Field(default=[])
     published: list[PublishedInFile] = Field(default=[])
@@ -131,7 +133,7 @@ def _study(data: Mapping[str, Any]) -> Study:
     return Study(
         question=file.question,
         contrasts=contrasts,
-        draw=partial(by_its_dims, quantity=file.draw, title=file.question, published=published),
+        draw=partial(by_its_dims, quantity=file.draw, title=file.title or file.question, published=published),
         runs=file.runs,
         measure=measure,
         source=file.source,
