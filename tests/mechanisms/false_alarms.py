@@ -46,6 +46,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "pointer_chain": {"n": 16, "k": 4},
     "property_chain": {"n": 12, "k": 3},
     "boxes": {"n_boxes": 3, "n_objects": 12, "min_operations": 2, "max_operations": 4},
+    "box_moves": {"n_boxes": 3, "n_filled": 2, "min_moves": 1, "max_moves": 3},
     "sorting": {"q": 8, "max_length": 8},
     "increment": {"max_length": 6, "test_max_length": 8},
     "multiplication": {"digits": 3},
