@@ -49,18 +49,22 @@ def direct_logit_attribution(comparison: Comparison) -> Measurement:
         names = [*writes, "constants"]
         tables.append(torch.stack([*rows, constant]).detach())
     values = torch.cat(tables, dim=-1).double().cpu().numpy()
-    clean_run = comparison.baselines[0]
+    _check_sum(values, comparison.baselines[0])
+    caption = (
+        "What each part of the clean run writes into the logit difference, the scale of the final norm held. What it "
+        "does by way of later layers is not in it."
+    )
+    return comparison.measurement("Direct logit attribution", values, {"part": names}, caption)
+
+
+def _check_sum(values: np.ndarray, clean_run: np.ndarray) -> None:
+    """Raise ValueError unless what the parts write `[part, example]` sums to the logit difference `[example]`."""
     if not np.allclose(values.sum(0), clean_run, rtol=0, atol=1e-3 * np.abs(values).max()):
         apart = np.abs(values.sum(0) - clean_run).max()
         raise ValueError(
             f"what the parts of this model write does not sum to its logit difference (off by {apart:.2g}): its logits "
             "are not what a LayerNorm and its unembedding make of the last residual"
         )
-    caption = (
-        "What each part of the clean run writes into the logit difference, the scale of the final norm held. What it "
-        "does by way of later layers is not in it."
-    )
-    return comparison.measurement("Direct logit attribution", values, {"part": names}, caption)
 
 
 def final_norm(comparison: Comparison) -> nn.Module | None:

@@ -76,9 +76,7 @@ def _run(
 ) -> tuple[dict[str, Tensor], Counter[str], _Reads]:
     """What passes each hook point the first time, how often something passes, and what becomes of patterns.
 
-    Raises:
-        ValueError: if it cannot be run on so many tokens, its logits differ from those of the model without hooks, or
-            have another shape than `[batch, pos, d_vocab]`.
+    Raises ValueError if it cannot be run, or its logits differ from the model's or are no `[batch, pos, d_vocab]`.
     """
     seen: dict[str, Tensor] = {}
     times: Counter[str] = Counter()
@@ -107,11 +105,11 @@ def _run(
         logits = hooked(tokens)
     if not _near(logits, bare):
         raise ValueError("the hooked module does not compute what the module does: its logits differ")
-    for name, width in (("hook_embed", None), ("ln_final.hook_out", None), (LOGITS, hooked.config.d_vocab)):
+    for name in ("hook_embed", "ln_final.hook_out", LOGITS):
         if name not in seen:
             raise ValueError(f"the module never runs the part that stands for {name}")
-        if width is not None and seen[name].shape[-1] != width:
-            raise ValueError(f"the part that stands for {name} gives out {list(seen[name].shape)}, no logits")
+    if seen[LOGITS].shape[-1] != hooked.config.d_vocab:
+        raise ValueError(f"the part that stands for {LOGITS} gives out {list(seen[LOGITS].shape)}, no logits")
     return seen, times, reads
 
 

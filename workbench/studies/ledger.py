@@ -92,6 +92,17 @@ def write_ledger(results: Sequence[Result], path: Path) -> None:
     write_json(path, {"results": [result.to_dict() for result in results]})
 
 
+def _write_pictures(figures: Mapping[str, go.Figure], results: Sequence[Result], out: Path) -> None:
+    """The ledger, which says which files are written here, and then the pictures."""
+    for figure in figures.values():
+        figure.update_layout(template="plotly_white", paper_bgcolor="white")
+    with TemporaryDirectory(prefix=".", dir=out) as place:
+        write_pictures(list(figures.values()), [Path(place, name) for name in figures], width=WIDTH, scale=PIXELS)
+        write_ledger(results, out / LEDGER)
+        for name in figures:
+            Path(place, name).replace(out / name)
+
+
 def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Path) -> list[Path]:
     """The ledger, a page for every study, each with its figures as pictures, and a page over all of them.
 
@@ -122,13 +133,7 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
     for name in names:
         pages[f"{name}.md"] = study_page([one for one in results if one.name == name], pictures, studies[name])
     out.mkdir(parents=True, exist_ok=True)
-    for figure in figures.values():
-        figure.update_layout(template="plotly_white", paper_bgcolor="white")
-    with TemporaryDirectory(prefix=".", dir=out) as place:
-        write_pictures(list(figures.values()), [Path(place, name) for name in figures], width=WIDTH, scale=PIXELS)
-        write_ledger(results, out / LEDGER)  # first: it says which files are written here
-        for name in figures:
-            Path(place, name).replace(out / name)
+    _write_pictures(figures, results, out)
     for file, text in pages.items():
         write_atomically(out / file, text.encode())
     if undrawn:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
-from typing import Any, cast
+from typing import Any
 
 import torch
 from huggingface_hub import hf_hub_download
@@ -164,6 +164,16 @@ def weight_files(source: str, revision: str) -> list[str]:
     return files
 
 
+def _check_floats(model: PreTrainedModel, needed: set[str], types: set[str]) -> None:
+    """Raise ValueError if of these tensors, whose types are no floating-point numbers, the model computes with any."""
+    counts = {buffer for buffer, values in model.named_buffers() if not values.is_floating_point()}
+    if raw := needed - counts:
+        raise ValueError(
+            f"what its files hold of {some(raw)} is of type {', '.join(sorted(types))}: quantized numbers are not "
+            "those that a model computes with; load it by what quantized it, and save it in floating point"
+        )
+
+
 def check_weights(kind: type[PreTrainedModel], tensors: Tensors, name: str, options: dict[str, Any]) -> None:
     """Compare a model without memory with the tensors of its files; warn of those that it has no place for.
 
@@ -183,9 +193,10 @@ def check_weights(kind: type[PreTrainedModel], tensors: Tensors, name: str, opti
 
     def fitted(state: dict[str, torch.Tensor]) -> tuple[PreTrainedModel, dict[str, Any]]:
         with at_most(max(MOST_PARAMETERS, 4 * len(tensors))):
-            return cast(
-                tuple[PreTrainedModel, dict[str, Any]], from_pretrained(None, state_dict=state, **compared, **options)
+            loaded: tuple[PreTrainedModel, dict[str, Any]] = from_pretrained(
+                None, state_dict=state, **compared, **options
             )
+            return loaded
 
     model, found = fitted(empty)
     for tensor, got, want in sorted(found["mismatched_keys"]):
@@ -198,12 +209,7 @@ def check_weights(kind: type[PreTrainedModel], tensors: Tensors, name: str, opti
     others = {dtype for dtype, _ in tensors.values() if dtype not in FLOATS}
     if others:  # masks and positions of old files, which the model does not take, or quantized weights
         rest = fitted({tensor: x for tensor, x in empty.items() if tensors[tensor][0] in FLOATS})[1]["missing_keys"]
-        counts = {buffer for buffer, values in model.named_buffers() if not values.is_floating_point()}
-        if raw := set(rest) - counts:
-            raise ValueError(
-                f"what its files hold of {some(raw)} is of type {', '.join(sorted(others))}: quantized numbers are not "
-                "those that a model computes with; load it by what quantized it, and save it in floating point"
-            )
+        _check_floats(model, set(rest), others)
     check_memory(sum(x.numel() * x.element_size() for x in (*model.parameters(), *model.buffers())), "the model")
     if unexpected := found["unexpected_keys"]:
         left = f"{name}: left out of its files, as no part of {kind.__name__}: {some(unexpected)}"
