@@ -23,6 +23,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from workbench.tasks import Batch, Task
+from workbench.tasks.boxes import Boxes
 from workbench.util.seeds import generator
 
 DELIMITERS = ("⊥", "####", "=")  # words that end the question, where a task has one of them
@@ -150,9 +151,8 @@ def _has_outputs(task: Task) -> bool:
 
 
 def _boxes(task: Task) -> list[str]:
-    """The letters of the boxes that a task's inputs name; none if the task is not about boxes."""
-    words = task.vocabulary.ids
-    return [letter for letter in ascii_uppercase if letter in words] if "Box" in words else []
+    """The letters of the boxes that a task asks about; none if it asks about none, though it may name them."""
+    return [letter for letter in ascii_uppercase if letter in task.vocabulary.ids] if isinstance(task, Boxes) else []
 
 
 RULES: dict[str, PositionRule] = {

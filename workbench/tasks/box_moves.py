@@ -35,10 +35,9 @@ class BoxMoves(Task):
     that was moved m times is found along a chain of m clauses, each of which names a box and none of which but the
     first names the object. A stack of standard layers needs ⌈log₂(m + 1)⌉ of them (Theorem 1).
 
-    Labels: `clause` (number of the clause, as in `boxes`); at the full stops of moves `moves` (how often what is moved
-    has been moved, this time included), `moved` (the answer, a token). Arrays: `layers` `[batch]` (what Theorem 1 asks
-    of a standard transformer). Gold edges: hop h leads from a move's full stop to the end of the clause h steps before
-    in the chain of its object.
+    Labels, at the full stops of moves: `moves` (how often what is moved has been moved, this time included), `moved`
+    (the answer, a token). Arrays: `layers` `[batch]` (what Theorem 1 asks of a standard transformer). Gold edges: hop
+    h leads from a move's full stop to the end of the clause h steps before in the chain of its object.
     """
 
     name: ClassVar[str] = "box_moves"
@@ -166,12 +165,7 @@ class BoxMoves(Task):
                 edges.append(torch.stack([rows[far], *torch.tensor([hop, end]).expand(len(key), 2).T, key], dim=1))
         moved = torch.where(batch.loss_mask, batch.targets, -1)
         layers = (number.max(-1).values + 1).log2().ceil().long()
-        position = torch.arange(tokens.shape[1])
-        clause = torch.where(
-            position < self._begin, position // HOLDS, self.n_filled + (position - self._begin) // MOVE
-        )
-        clause = torch.where(tokens == self.pad, -1, clause)
-        return Truth(torch.cat(edges), {"clause": clause, "moves": moves, "moved": moved}, {"layers": layers})
+        return Truth(torch.cat(edges), {"moves": moves, "moved": moved}, {"layers": layers})
 
     @property
     def pair_kinds(self) -> dict[str, str]:
