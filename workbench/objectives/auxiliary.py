@@ -29,7 +29,7 @@ class Auxiliary(base.Objective):
     its loss is the squared error over the label's variance on training sequences, 1 where only its mean is known. The
     maps train with the model and are not part of it; at positions where a label means nothing nothing is asked, nor of
     batches of hints. A regression of partial sums from two heads of layer 2 is what lets 4 × 4 digits be multiplied
-    without a chain of thought (Bai et al. 2025, arXiv 2510.00184, §5); there it reads heads, here a layer's residual.
+    without a chain of thought (arXiv 2510.00184); there it reads heads, here a layer's residual.
     """
 
     name = "auxiliary"
@@ -99,7 +99,10 @@ class Auxiliary(base.Objective):
 
 @lru_cache(maxsize=32)
 def _of_labels(name: str, settings: str) -> dict[str, tuple[float, float]]:
-    """The mean and standard deviation of every label of a task, on a fixed sample of what it trains on."""
+    """The mean and standard deviation of every label of a task, on a fixed sample of what it trains on.
+
+    Kept by the task's settings as text, as a plugin's task need not be hashable: a list of runs opens every config.
+    """
     with torch.device("cpu"):  # a config is checked on the meta device, which has no numbers
         task = make(name, **json.loads(settings))
         tokens = task.sample(SAMPLED, generator(0, "auxiliary labels"), split="train").tokens

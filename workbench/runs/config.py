@@ -224,11 +224,7 @@ class RunConfig(Checked):
     def _check_curriculum(self, task: Task) -> None:
         if not self.curriculum:
             return
-        for number, settings in enumerate(self.curriculum, 1):
-            try:
-                easier = make_task({**self.task, **settings})
-            except ValueError as error:
-                raise ValueError(f"curriculum, step {number}: {error}") from None
+        for number, (settings, easier) in enumerate(zip(self.curriculum, self.curriculum_tasks(), strict=True), 1):
             alike = easier.vocabulary.words == task.vocabulary.words and easier.heads == task.heads
             if not alike or easier.n_ctx > task.n_ctx:
                 raise ValueError(f"curriculum, step {number}: {settings} needs other tokens, heads or a longer context")
@@ -245,8 +241,14 @@ class RunConfig(Checked):
             )
 
     def curriculum_tasks(self) -> tuple[Task, ...]:
-        """The easier tasks that training begins with, in order; none where there is no curriculum."""
-        return tuple(make_task({**self.task, **settings}) for settings in self.curriculum)
+        """The easier tasks that training begins with, in order. Raises ValueError, with its number, if one is none."""
+        tasks = []
+        for number, settings in enumerate(self.curriculum, 1):
+            try:
+                tasks.append(make_task({**self.task, **settings}))
+            except ValueError as error:
+                raise ValueError(f"curriculum, step {number}: {error}") from None
+        return tuple(tasks)
 
     def _check_objectives(self, task: Task) -> None:
         if not self.objectives:
