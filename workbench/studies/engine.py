@@ -253,5 +253,4 @@ class Engine:
             for folder in (self.runs / RUNS, self.out / TUNING, self.out / TUNED)
             for path in folder.glob(f"[!.]*/{METRICS}")
         ]
-        said = [[row.get("seconds") for row in read_log(path)] for path in logs]  # of events, by anyone
-        return sum(max((one for one in own if isinstance(one, int | float)), default=0.0) for own in said) / 60
+        return sum(max((row.get("seconds", 0.0) for row in read_log(path)), default=0.0) for path in logs) / 60
