@@ -91,7 +91,7 @@ class OwnModelConfig(DecoderConfig):
     settings: dict[str, Any] = Field(default_factory=dict, description="what the kind builds it from")
     n_weights: int = Field(default=0, ge=0, description="how many numbers it learned")
     pattern: bool = Field(default=True, description="whether its attention pattern can be seen")
-    middle: bool = Field(default=True, description="whether its MLP reads the residual with what attention wrote")
+    parallel: bool = Field(default=False, description="whether there is no residual between attention and MLP")
     # What describes the library's decoder alone is not kept, nor told in any table.
     attention: Any = Field(default=(), exclude=True)
     n_kv_heads: int | None = Field(default=None, exclude=True)
@@ -179,14 +179,14 @@ class OwnModel(nn.Module):
         settings: dict[str, Any] | None = None,
         build: Callable[[torch.Generator], nn.Module] | None = None,
     ) -> None:
-        from workbench.models.own_model_checks import check_parts, in_one_line_of
+        from workbench.models.own_model_checks import check_parts, in_one_line
 
         super().__init__()
         if n_ctx < 1:
             raise ValueError(f"n_ctx is the length of the longest sequence, 1 token or more, not {n_ctx}")
         self.module, self.parts, self.build, self.facts = copy.deepcopy(module), parts, build, Facts(1)
         self.eval()
-        _check_numbers(self)
+        check_numbers(self.module)
         vocabulary = self._part("embed").weight
         if not isinstance(self.blocks, nn.ModuleList | nn.Sequential):
             raise ValueError(f"{parts.blocks} is not a list of blocks, but {type(self.blocks).__name__}")
@@ -201,10 +201,10 @@ class OwnModel(nn.Module):
                 f"{list(self.unembedding.weight.shape)}, not [{first.d_vocab}, {first.d_model}]"
             )
         tokens = probe_tokens(first.d_vocab, n_ctx, vocabulary.device)
-        with in_one_line_of(name):
+        with in_one_line(f"{name} cannot be run with hooks"):
             self.facts = check_parts(self.hooked(), self, tokens)
             found = {"n_heads": self.facts.n_heads, "pattern": self.facts.no_pattern is None}
-            self.config = OwnModelConfig(**{**_fields(first), **found, "middle": not self.facts.parallel})
+            self.config = OwnModelConfig(**{**_fields(first), **found, "parallel": self.facts.parallel})
             self.facts = self._learnt(tokens)
 
     @classmethod
@@ -342,11 +342,12 @@ def probe_tokens(d_vocab: int, n_ctx: int, device: torch.device) -> Int[Tensor, 
     return torch.randint(d_vocab, shape, generator=generator(0, "hooked model")).to(device)
 
 
-def _check_numbers(module: nn.Module) -> None:
+def check_numbers(module: nn.Module) -> None:
     """Raise ValueError, which names it, if a weight is no finite number."""
     for name, values in module.named_parameters():
+        # Both the least and the most are NaN where one number is.
         if values.is_floating_point() and values.numel() and not torch.stack(values.aminmax()).isfinite().all():
-            raise ValueError(f"{name.removeprefix('module.')} has numbers that are NaN or infinite")
+            raise ValueError(f"{name} has numbers that are NaN or infinite")
 
 
 def count_weights(module: nn.Module) -> int:

@@ -26,14 +26,14 @@ WRITES = ("resid_pre", "attn_out", "mlp_out", "resid_post")
 
 
 @contextmanager
-def in_one_line_of(name: str) -> Iterator[None]:
-    """Turn what a module raises that does not expect to be run so into one line."""
+def in_one_line(what: str) -> Iterator[None]:
+    """Turn what a module raises that does not expect to be run so into one line, which begins with `what`."""
     try:
         yield
     except ValueError:
         raise
     except Exception as error:
-        raise ValueError(f"{name} cannot be run with hooks: {type(error).__name__}: {brief(error, 200)}") from None
+        raise ValueError(f"{what}: {type(error).__name__}: {brief(error, 200)}") from None
 
 
 @torch.no_grad()
@@ -90,12 +90,8 @@ def _run(
             reads.follow(name, activation)
 
     n, length = tokens.shape
-    try:
+    with in_one_line(f"it cannot be run on {n} sequences of {length} tokens"):
         bare = model(tokens)
-    except ValueError:
-        raise
-    except Exception as error:
-        raise ValueError(f"it cannot be run on {n} sequences of {length} tokens: {brief(error, 200)}") from None
     if bare.shape != (n, length, hooked.config.d_vocab):
         raise ValueError(
             f"its logits are {list(bare.shape)} for {n} sequences of {length} tokens, not [batch, pos, d_vocab], which "

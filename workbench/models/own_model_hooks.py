@@ -142,7 +142,7 @@ class _BlockHooks(nn.Module):
         super().__init__()
         self.hook_resid_pre, self.hook_attn_out = HookPoint(), HookPoint()
         self.hook_mlp_out, self.hook_resid_post = HookPoint(), HookPoint()
-        if config.middle:  # what is not there has no hook point, so that no edit of it is without effect
+        if not config.parallel:  # what is not there has no hook point, so that no edit of it is without effect
             self.hook_resid_mid = HookPoint()
         if config.pattern:
             self.attn = _AttentionHooks()

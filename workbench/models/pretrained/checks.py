@@ -15,7 +15,7 @@ from torch import Tensor
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from workbench.models.own_model import LONGEST_PROBE, probe_tokens
+from workbench.models.own_model import LONGEST_PROBE, check_numbers, probe_tokens
 from workbench.models.pretrained.attention_functions import FIELD
 from workbench.util.messages import brief
 
@@ -60,9 +60,10 @@ def checked_logits(model: PreTrainedModel, tokens: Tokens, name: str) -> Logits:
         ValueError: if a weight or a logit is no finite number, the model cannot be run, or a token changes the logits
             of an earlier one.
     """
-    for weight, values in model.named_parameters():
-        if values.numel() and not torch.stack(values.aminmax()).isfinite().all():  # both are NaN where one number is
-            raise ValueError(f"{name} is damaged: {weight} has numbers that are NaN or infinite")
+    try:
+        check_numbers(model)
+    except ValueError as error:
+        raise ValueError(f"{name} is damaged: {error}") from None
     other = torch.cat([tokens[:1, :-1], (tokens[:1, -1:] + 1) % n_tokens(model)], dim=1)
     with foreign(f"{name} cannot be run"):
         logits, changed = model(torch.cat([tokens, other]), use_cache=False).logits.split([len(tokens), 1])
