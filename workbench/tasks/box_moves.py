@@ -97,25 +97,26 @@ class BoxMoves(Task):
         counts = torch.randint(low, high + 1, (n, 1), generator=generator)
         boxes = torch.rand(n, self.n_boxes, generator=generator).argsort(-1)[:, : self.n_filled].sort(-1).values
         objects = torch.rand(n, self.n_objects, generator=generator).argsort(-1)[:, : self.n_filled]
-        tokens = self._sentences("the object is in Box A ,", self.n_filled).repeat(n, 1)
-        tokens[:, 0], tokens[:, -1] = self.vocabulary.id("The"), self.vocabulary.id(".")
-        tokens[:, OBJECT::HOLDS] = self._first_object + objects
-        tokens[:, BOX::HOLDS] = len(WORDS) + boxes
-        moved = self._sentences("Move the contents of Box A to Box A .", high).repeat(n, 1)
-        for start in range(0, MOVE * high, MOVE):
+        tokens = self._form(high).repeat(n, 1)
+        tokens[:, OBJECT : self._begin : HOLDS] = self._first_object + objects
+        tokens[:, BOX : self._begin : HOLDS] = len(WORDS) + boxes
+        for start in range(self._begin, tokens.shape[1], MOVE):
             which = torch.randint(self.n_filled, (n, 1), generator=generator)
             # [batch, box]: an empty box is the target, each equally likely
             chance = torch.rand(n, self.n_boxes, generator=generator).scatter(1, boxes, -1.0)
             target = chance.argmax(-1, keepdim=True)
-            moved[:, start + SOURCE] = len(WORDS) + boxes.gather(1, which)[:, 0]
-            moved[:, start + TARGET] = len(WORDS) + target[:, 0]
+            tokens[:, start + SOURCE] = len(WORDS) + boxes.gather(1, which)[:, 0]
+            tokens[:, start + TARGET] = len(WORDS) + target[:, 0]
             boxes = boxes.scatter(1, which, target)
-        there = torch.arange(MOVE * high) < MOVE * counts
-        return self._batch(torch.cat([tokens, torch.where(there, moved, self.pad)], dim=1))
+        there = torch.arange(tokens.shape[1]) < self._begin + MOVE * counts
+        return self._batch(torch.where(there, tokens, self.pad))
 
-    def _sentences(self, words: str, times: int) -> Int[Tensor, " pos"]:
-        """A sentence many times, with any object for `object`."""
-        return torch.tensor(self.vocabulary.encode(words.replace("object", OBJECTS[0]))).repeat(times)
+    def _form(self, n_moves: int) -> Int[Tensor, " pos"]:
+        """The words of a text with so many moves, with the same object and box wherever one is named."""
+        holds = ["the", OBJECTS[0], "is", "in", "Box", "A", ","] * self.n_filled
+        holds[0], holds[-1] = "The", "."
+        move = ["Move", "the", "contents", "of", "Box", "A", "to", "Box", "A", "."]
+        return torch.tensor(self.vocabulary.encode([*holds, *move * n_moves]))
 
     def _followed(self, tokens: Int[Tensor, "batch pos"]) -> tuple[Int[Tensor, "batch move"], ...]:
         """Which object (of those of the first sentence) each move moves, how often it has been moved, this time too;
@@ -196,7 +197,7 @@ class BoxMoves(Task):
                 f"type {self.n_filled} clauses as 'the apple is in Box A' in one sentence, then 1 to {self.max_moves} "
                 f"sentences as 'Move the contents of Box A to Box B .'; {ids.shape[1]} words are not that"
             )
-        form = self.draw(1, torch.Generator().manual_seed(0), moves=n_moves).tokens
+        form = self._form(n_moves)[None]
         other = ((ids != form) & (form < len(WORDS))).nonzero()
         kinds = (ids >= len(WORDS)).long() + (ids >= self._first_object).long() + (ids == self.pad).long()
         form_kinds = (form >= len(WORDS)).long() + (form >= self._first_object).long()
