@@ -11,13 +11,12 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import workbench
+from tests.training.killed import check_resumed, train_until_killed
 from workbench.models import Decoder, DecoderConfig
 from workbench.objectives import Auxiliary
 from workbench.runs import load_run
 from workbench.tasks import Task, make
 from workbench.training import task_config
-from workbench.training.training_run import TrainingRun
-from workbench.util.files import load_tensors
 from workbench.util.seeds import generator
 
 SMALL: dict[str, Any] = {
@@ -84,25 +83,12 @@ def test_its_gradient_ends_at_the_layer_that_is_read_and_no_batch_of_a_hint_is_a
     assert float(objective(logits, kept, hint)[0]) == 0
 
 
-def test_its_maps_train_and_resume_with_the_model_and_are_not_part_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_maps_train_and_resume_with_the_model_and_are_not_part_of_it(tmp_path: Path) -> None:
     config = task_config("lis", SMALL)
-    run = workbench.train(config, tmp_path / "whole", progress=False)
-    usual = TrainingRun.record
-
-    def record(member: TrainingRun, *given: Any) -> None:
-        if member.learner.step == 17:
-            raise MemoryError
-        usual(member, *given)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingRun, "record", record)
-        with pytest.raises(MemoryError):
-            workbench.train(config, tmp_path / "killed", progress=False)
-    assert workbench.resume(tmp_path / "killed", progress=False).finished
-    whole, resumed = (load_tensors(tmp_path / name / "weights.safetensors")[0] for name in ("whole", "killed"))
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole) and not [n for n in whole if "maps" in n]
+    train_until_killed(config, tmp_path / "killed", 17)
+    weights = check_resumed(config, tmp_path / "killed", tmp_path / "whole")
+    assert not [name for name in weights if "maps" in name]
+    run = load_run(tmp_path / "whole")
     rows = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     shares = [row["auxiliary/longest_ending_here"] for row in rows if "auxiliary/longest_ending_here" in row]
     assert shares[-1] < shares[0]

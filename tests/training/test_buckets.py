@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-import workbench
+from tests.training.killed import check_resumed, train_until_killed
 from workbench.runs import RunConfig
 from workbench.tasks import Batch
 from workbench.training import preset_config, task_config
 from workbench.training.data import training_batches
-from workbench.training.training_run import TrainingRun
-from workbench.util.files import load_tensors
 
 SMALL: dict[str, Any] = {"model": {"d_model": 16, "n_heads": 2}, "batch_size": 8, "eval_size": 8, "steps": 40}
 HINTS: dict[str, Any] = {"task": {"hints": "successor,count"}, "mixture": {"main": 2, "successor": 1, "count": 1}}
@@ -96,25 +94,10 @@ def test_short_and_long_batches_come_in_no_order() -> None:
     assert len(set(first)) > 4
 
 
-def test_a_run_that_was_killed_within_a_bucket_ends_as_if_it_had_not_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_was_killed_within_a_bucket_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     dealt = config(bucket_steps=8, save_every=5)
-    workbench.train(dealt, tmp_path / "whole", progress=False)
-    usual = TrainingRun.record
-
-    def record(member: TrainingRun, *given: Any) -> None:
-        if member.learner.step == 21:
-            raise MemoryError
-        usual(member, *given)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingRun, "record", record)
-        with pytest.raises(MemoryError):
-            workbench.train(dealt, tmp_path / "killed", progress=False)
-    assert workbench.resume(tmp_path / "killed", progress=False).finished
-    whole, resumed = (load_tensors(tmp_path / name / "weights.safetensors")[0] for name in ("whole", "killed"))
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    train_until_killed(dealt, tmp_path / "killed", 21)
+    check_resumed(dealt, tmp_path / "killed", tmp_path / "whole")
 
 
 def test_a_curriculum_is_asked_between_buckets() -> None:

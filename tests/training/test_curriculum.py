@@ -10,10 +10,11 @@ import pytest
 import torch
 
 import workbench
+from tests.training.killed import check_resumed, train_until_killed
 from workbench.runs import load_run
 from workbench.training import preset_config
 from workbench.training.training_run import TrainingRun
-from workbench.util.files import load_tensors
+from workbench.util.files import load_tensors, save_tensors
 
 SMALL: dict[str, Any] = {
     "task": {"name": "box_moves", "n_boxes": 3, "n_filled": 2, "n_objects": 4, "min_moves": 4, "max_moves": 4},
@@ -80,24 +81,9 @@ def test_what_lets_it_pass_is_held_out_accuracy_on_the_easier_task(tmp_path: Pat
 
 
 @pytest.mark.parametrize("killed", [9, 16, 23])
-def test_a_run_that_was_killed_in_its_curriculum_ends_as_if_it_had_not_been(
-    killed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workbench.train(config(), tmp_path / "whole", progress=False)
-    usual = TrainingRun.record
-
-    def record(member: TrainingRun, *given: Any) -> None:
-        if member.learner.step == killed:
-            raise MemoryError
-        usual(member, *given)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingRun, "record", record)
-        with pytest.raises(MemoryError):
-            workbench.train(config(), tmp_path / "killed", progress=False)
-    assert workbench.resume(tmp_path / "killed", progress=False).finished
-    whole, resumed = (load_tensors(tmp_path / name / "weights.safetensors")[0] for name in ("whole", "killed"))
-    assert whole.keys() == resumed.keys() and all(torch.equal(whole[name], resumed[name]) for name in whole)
+def test_a_run_that_was_killed_in_its_curriculum_ends_as_if_it_had_not_been(killed: int, tmp_path: Path) -> None:
+    train_until_killed(config(), tmp_path / "killed", killed)
+    check_resumed(config(), tmp_path / "killed", tmp_path / "whole")
 
 
 def test_each_run_of_a_stack_has_a_curriculum_of_its_own(tmp_path: Path) -> None:
@@ -116,6 +102,15 @@ def test_each_run_of_a_stack_has_a_curriculum_of_its_own(tmp_path: Path) -> None
 
 
 def test_a_state_from_before_there_was_a_curriculum_is_gone_on_with(tmp_path: Path) -> None:
+    train_until_killed(config(curriculum=[]), tmp_path / "killed", 23)
+    for state in (tmp_path / "killed" / "resume").glob("step-*"):
+        tensors, metadata = load_tensors(state)
+        assert metadata.pop("passed") == "0"
+        save_tensors(state, tensors, metadata)
+    check_resumed(config(curriculum=[]), tmp_path / "killed", tmp_path / "whole")
+
+
+def test_a_config_from_before_there_was_a_curriculum_has_none(tmp_path: Path) -> None:
     run = workbench.train(config(curriculum=[]), tmp_path / "run", progress=False)
     assert not any("curriculum" in row for row in rows(run.path))
     written = json.loads((run.path / "config.json").read_text())
