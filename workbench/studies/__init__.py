@@ -83,8 +83,6 @@ __all__ = [
     "write_pages",
 ]
 
-FOLDER = Path(__file__).parent
-
 STUDIES: dict[str, Study] = {
     "chain-layers": chain_layers.STUDY,
     "chain-hops": chain_hops.STUDY,
@@ -92,7 +90,7 @@ STUDIES: dict[str, Study] = {
     "property-heads": property_heads.STUDY,
     "boxes-depth": boxes_depth.STUDY,
     "boxes-default": boxes_default.STUDY,
-    "box-moves": replace(study_from_file(FOLDER / "box_moves.toml"), file=""),
+    "box-moves": replace(study_from_file(Path(__file__).with_name("box_moves.toml")), file=""),
     "text-perplexity": text_perplexity.STUDY,
     "finetuned-perplexity": finetuned_perplexity.STUDY,
     "sorting-by-hand": sorting_by_hand.STUDY,

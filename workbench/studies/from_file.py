@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from workbench.studies.contrasts import Contrast, Higher, Reaches, StaysBelow
 from workbench.studies.figures import by_its_dims
@@ -34,9 +34,9 @@ from workbench.studies.measures import by_name
 from workbench.studies.study import Published, Source, Study
 from workbench.util.files import LONGEST_TOML, check_file, read_text, read_toml
 from workbench.util.lookup import lookup
-from workbench.util.messages import brief, first_problem
+from workbench.util.messages import brief
 from workbench.util.plugins import running
-from workbench.util.strict_settings import Checked
+from workbench.util.strict_settings import Checked, checked
 
 SEEDS = 5  # of each group, where the file does not say how many
 
@@ -114,14 +114,12 @@ def _toml(path: Path) -> Study:
     data = read_toml(path)
     try:
         return replace(_study(data), toml=read_text(path, LONGEST_TOML))
-    except ValidationError as error:
-        raise ValueError(brief(f"{path}: {first_problem(error, StudyFile)}")) from None
     except (ValueError, TypeError) as error:
         raise ValueError(brief(f"{path}: {error}")) from None
 
 
 def _study(data: Mapping[str, Any]) -> Study:
-    file = StudyFile.model_validate(data)
+    file = checked(StudyFile, data)
     if unknown := sorted(set(file.seeds) - set(file.runs)):
         raise ValueError(f"seeds are given for scale {unknown[0]!r}; runs has: {', '.join(file.runs)}")
     contrasts, measure = [one.contrast() for one in file.contrasts], by_name(file.measure, file.n)

@@ -33,9 +33,14 @@ def in_markdown(text: object) -> str:
     return _MARKUP.sub(lambda found: found[0] if found["interval"] else f"&#{ord(found[0])};", line)
 
 
+def half_character(text: str) -> str | None:
+    """The first half of a surrogate pair in a text, which JSON can write and no tokenizer reads; None without one."""
+    return next((character for character in text if "\ud800" <= character <= "\udfff"), None)
+
+
 def check_characters(text: str, what: str) -> None:
-    """Raise ValueError if a text has half of a surrogate pair, which JSON can write, and no tokenizer reads."""
-    if half := next((character for character in text if "\ud800" <= character <= "\udfff"), None):
+    """Raise ValueError if a text has a `half_character`."""
+    if half := half_character(text):
         raise ValueError(
             f"{what} has {harmless(half)}, which is half of a character: write both halves, or the character itself"
         )

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from workbench.util.messages import first_problem
+from workbench.util.messages import first_problem, half_character
 
 
 def true_is_no_number(annotation: Any, value: Any) -> Any:
@@ -51,7 +51,7 @@ class Checked(BaseModel):
     @classmethod
     def _no_half_characters(cls, value: Any) -> Any:
         """JSON can write them, and Python reads a path of another encoding so; no config can be written with one."""
-        if isinstance(value, str) and value.encode(errors="replace") != value.encode(errors="surrogatepass"):
+        if isinstance(value, str) and half_character(value):
             raise PydanticCustomError(
                 "half_character",
                 "Input should have whole characters (of a path with others than ASCII: set PYTHONUTF8=1)",

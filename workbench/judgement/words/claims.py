@@ -145,7 +145,8 @@ def holding(group: Group) -> str:
     """How often a claim holds, and how that compares: `sometimes, in 24% [18, 31] of 256 cases, beyond …`."""
     often = group[0].often
     if often is Often.UNKNOWN:
-        return f"not known, as only {max(one.n for one in group)} cases can test it"
+        n = max(one.n for one in group)
+        return f"not known, as only {n} case{'' if n == 1 else 's'} can test it"
     said = f"{_rates(group)}{_against(group)}"
     return f"{often} ({said})" if often is Often.NOT_FOUND else f"{often}, {said}"
 
