@@ -82,6 +82,50 @@ def test_groups_that_are_hardly_ever_right_cannot_be_compared() -> None:
     assert outcomes["better"].verdict is Verdict.OPEN
 
 
+def over_training(*curves: tuple[float, ...]) -> Measurement:
+    """The mean over seeds of curves of five evaluations, the last fifth of training lying between the last two."""
+    steps = {"step": [100, 200, 300, 400, 500]}
+    name = "accuracy over training"
+    return over_seeds([Measurement(name, np.array(curve), ("step",), steps, "share") for curve in curves], range(3))
+
+
+FLAT, RISING = (0.1, 0.5, 0.51, 0.5, 0.51), (0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+def test_what_still_rises_was_stopped_on_the_way() -> None:
+    values = {"one": mean(0.5, 0.9, 0.2), "other": mean(0.4, 0.8, 0.3)}
+    for curve, verdict in ((RISING, Verdict.STOPPED), (FLAT, Verdict.OPEN)):
+        asked = {
+            name: {"accuracy": m, "accuracy over training": over_training(FLAT, FLAT, FLAT)}
+            for name, m in values.items()
+        }
+        asked["one"]["accuracy over training"] = over_training(curve, curve, curve)
+        assert Higher("accuracy", "one", "other").ask(asked).verdict is verdict
+    stopped = over_training(RISING, RISING, RISING)
+    asked["one"]["accuracy over training"] = stopped
+    words = sentence(Higher("accuracy", "one", "other").ask(asked))
+    assert words.endswith("; over the last 20% of the steps accuracy still rose, that of one by +10 percentage points")
+    clear = means(good=(0.98, 0.99, 0.97, 0.99, 0.98), bad=(0.2, 0.22, 0.19, 0.2, 0.21))
+    clear["bad"]["accuracy over training"] = clear["good"]["accuracy over training"] = stopped
+    assert Higher("accuracy", "good", "bad").ask(clear).verdict is Verdict.HOLDS  # by how much, at this budget
+    assert Reaches("accuracy", "good", 0.9).ask(clear).verdict is Verdict.HOLDS
+    assert Reaches("accuracy", "bad", 0.9).ask(clear).verdict is Verdict.STOPPED  # it was not reached yet
+    assert StaysBelow("accuracy", "bad", 0.9).ask(clear).verdict is Verdict.STOPPED
+    assert together([Higher("accuracy", "one", "other").ask(asked)]) is Verdict.STOPPED
+
+
+def test_seeds_on_one_plateau_have_learnt_nothing_that_could_differ() -> None:
+    flat = over_training(FLAT, FLAT, FLAT)
+    for values, verdict in (
+        ((0.5, 0.51, 0.52), Verdict.NOTHING_LEARNT),
+        ((0.97, 0.98, 0.97), Verdict.OPEN),  # learnt, by both
+        ((0.5, 0.51, 0.6), Verdict.OPEN),  # one seed has left it
+    ):
+        both = {"accuracy": mean(*values), "accuracy over training": flat}
+        outcome = Higher("accuracy", "one", "other").ask({"one": both, "other": both})
+        assert outcome.verdict is verdict
+
+
 def test_one_group_is_compared_with_itself_at_another_place() -> None:
     parts = [
         Measurement("accuracy", np.array([1.0, 0.2, 0.99]) - noise, ("digit",), {"digit": [0, 1, 2]}, "share")

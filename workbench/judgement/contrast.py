@@ -22,6 +22,10 @@ from workbench.measurement.units import scale_of
 
 FEWEST_SEEDS = 3  # on either side, before anything is said to hold or not
 RIGHT = 0.01  # of the answers, at least, of one of two groups that are to be compared
+LAST_PART = 0.2  # of the training steps, over which a curve is said to rise or to be flat
+RISES = 0.02  # of accuracy over that part: a group whose mean rises by so much was stopped on the way
+PLATEAU = 0.03  # of a share: where all seeds of both groups lie within so much and none rises, nothing tells them apart
+SOLVED = 0.95  # of a share: seeds that lie together above it have learnt the task
 
 
 class Verdict(StrEnum):
@@ -30,6 +34,7 @@ class Verdict(StrEnum):
     HOLDS = "holds"
     FAILS = "does not hold"
     NOTHING_LEARNT = "nothing learnt that could differ"
+    STOPPED = "stopped on the way"
     OPEN = "not settled"
 
 
@@ -51,6 +56,8 @@ class Rule(StrEnum):
     TOO_FEW = "too few seeds"
     NO_SPREAD = "equal seeds, which leave no interval"
     NEVER_RIGHT = "no group is right often enough"
+    PLATEAU = "all seeds on one plateau"
+    RISING = "a curve that still rises"
 
 
 class Asked(Stored):
@@ -80,6 +87,8 @@ class Group(Stored):
         value, low, high: the mean and its 95 % interval; None where it is not known.
         n: the seeds; of a study without runs, the examples.
         each: every seed's value; None where examples are counted, or the values were not kept.
+        rise: by how much its accuracy rose over the last fifth of its training, the mean over seeds; None where no
+            curve was kept.
     """
 
     name: str
@@ -91,15 +100,24 @@ class Group(Stored):
     high: float | None = None
     n: int = 1
     each: tuple[float, ...] | None = None
+    rise: float | None = None
 
     @classmethod
-    def of(cls, mean: Measurement, name: str, at: Mapping[str, Any], settings: str = "") -> Group:
-        """A group from a single mean over seeds, or over examples."""
+    def of(
+        cls,
+        mean: Measurement,
+        name: str,
+        at: Mapping[str, Any],
+        settings: str = "",
+        curve: Measurement | None = None,
+    ) -> Group:
+        """A group from a single mean over seeds, or over examples, and the curve of its accuracy over training."""
         each = None if mean.each is None else tuple(mean.each[~np.isnan(mean.each)].tolist())
         n = len(each) if each is not None else 1 if mean.n is None else int(mean.n)
         ends = {"low": _known(mean.low), "high": _known(mean.high)}
         about = {"name": name, "at": dict(at), "settings": settings, "units": mean.units}
-        return cls(**about, value=_known(mean.values), **ends, n=n, each=each)
+        rise = None if curve is None else rise_at_end(curve)
+        return cls(**about, value=_known(mean.values), **ends, n=n, each=each, rise=rise)
 
 
 class Outcome(Stored):
@@ -147,18 +165,43 @@ def decide(asked: Asked, groups: Sequence[Group]) -> Outcome:
 
     A difference, or a mean, holds where its whole 95 % interval lies on the side that is claimed, and does not hold
     where all of it lies on the other. What every seed should reach holds where every seed does, and does not hold
-    where none does; what none should reach, the other way round. Otherwise it is not settled.
+    where none does; what none should reach, the other way round. Where neither is so, or no seed reaches the value,
+    and the accuracy of a group still rose at the end, training was stopped on the way. Otherwise nothing was learnt
+    that could differ where no group is right, or all seeds lie on one plateau, and else it is not settled.
     """
     if asked.kind is Kind.HIGHER:
-        return _higher(asked, *groups)
-    (group,) = groups
-    return _near(asked, group) if asked.kind is Kind.NEAR else _reaches(asked, group)
+        outcome = _higher(asked, *groups)
+    else:
+        outcome = _near(asked, *groups) if asked.kind is Kind.NEAR else _reaches(asked, *groups)
+    return _by_curves(outcome)
+
+
+def rise_at_end(curve: Measurement) -> float | None:
+    """By how much a curve over the dim `step` rises over the last fifth of training; None of fewer than two points."""
+    steps = list(curve.coords["step"])
+    before = [place for place, step in enumerate(steps) if step <= (1 - LAST_PART) * steps[-1]]
+    return _known(curve.values[-1] - curve.values[before[-1]]) if before else None
+
+
+def _by_curves(outcome: Outcome) -> Outcome:
+    """An outcome with what the curves of training say of it: of what is not settled, and of what was not reached."""
+    rises = [group.rise for group in outcome.groups]
+    settled = outcome.verdict is not Verdict.OPEN and (outcome.rule is not Rule.SEEDS or outcome.reached)
+    if settled or outcome.rule is Rule.TOO_FEW or any(rise is None for rise in rises):
+        return outcome
+    if any(rise is not None and rise >= RISES for rise in rises):
+        return outcome.model_copy(update={"verdict": Verdict.STOPPED, "rule": Rule.RISING})
+    each = [value for group in outcome.groups for value in group.each or ()]
+    together = len(outcome.groups) == 2 and outcome.groups[0].units == "share" and max(each) - min(each) <= PLATEAU
+    if together and outcome.verdict is Verdict.OPEN and max(each) < SOLVED:
+        return outcome.model_copy(update={"verdict": Verdict.NOTHING_LEARNT, "rule": Rule.PLATEAU})
+    return outcome
 
 
 def together(outcomes: Sequence[Outcome]) -> Verdict:
     """The verdict on a study: it holds where every contrast does, and fails where any does."""
     verdicts = {outcome.verdict for outcome in outcomes}
-    order = (Verdict.FAILS, Verdict.OPEN, Verdict.NOTHING_LEARNT)
+    order = (Verdict.FAILS, Verdict.OPEN, Verdict.STOPPED, Verdict.NOTHING_LEARNT)
     return next((one for one in order if one in verdicts), Verdict.HOLDS if verdicts else Verdict.OPEN)
 
 

@@ -21,7 +21,8 @@ def judged_anew(result: Result, study: Study) -> Result:
     groups = {group: {name: _anew(mean) for name, mean in own.items()} for group, own in result.groups.items()}
     contrasts = study.asked(result.scale)
     outcomes = list(result.outcomes)
-    if any(one.asked is None for one in outcomes) and len(contrasts) == len(outcomes):
+    of_stored_numbers = not result.tried or any(one.asked is None for one in outcomes)
+    if of_stored_numbers and len(contrasts) == len(outcomes):
         outcomes = [
             _asked_anew(contrast, outcome, groups, result.tried)
             for contrast, outcome in zip(contrasts, outcomes, strict=True)

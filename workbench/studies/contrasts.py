@@ -13,6 +13,8 @@ from workbench.measurement import Measurement
 from workbench.measurement.units import scale_of
 from workbench.util.lookup import lookup
 
+CURVES = ("accuracy over training", "accuracy over fine-tuning")  # which say whether a group had come to rest
+
 Means = Mapping[str, Mapping[str, Measurement]]
 
 
@@ -62,9 +64,11 @@ class Contrast(ABC):
             ValueError: if a group or quantity is missing, or as `check`.
         """
         chosen, quantity = settings or {}, self.asked.quantity
-        groups = [
-            Group.of(_single(means, name, quantity, at), name, at, chosen.get(name, "")) for name, at in self.places
-        ]
+        groups = []
+        for name, at in self.places:
+            mean = _single(means, name, quantity, at)
+            curve = next((means[name][curve] for curve in CURVES if curve in means[name]), None)
+            groups.append(Group.of(mean, name, at, chosen.get(name, ""), curve))
         self.check(groups[0].units)
         return decide(self.asked, groups)
 

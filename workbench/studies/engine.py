@@ -19,6 +19,7 @@ from workbench.measurement.compare_runs import mean_over_runs
 from workbench.runs import CONFIG, METRICS, Run, load_run, read_log
 from workbench.runs.weights import WEIGHTS
 from workbench.studies.code_of import described
+from workbench.studies.measures import OverTraining
 from workbench.studies.result import Result
 from workbench.studies.reuse import take_over
 from workbench.studies.step_time import relative_step_times
@@ -181,7 +182,7 @@ class Engine:
         return [(one, self._measured(load_run(folder / one.name), folder.name)) for one in each]
 
     def _measured(self, run: Run, folder: str) -> Quantities:
-        """What is measured of a run of a folder; kept, so that a study that is resumed measures it once."""
+        """What is measured of a run of a folder, and its learning curve; kept, so that it is measured once."""
         assert self.study.measure is not None
         path = self.out / MEASURED / folder / f"{run.name}.json"
         mark, kept = self._mark(run), read_json(path)
@@ -189,6 +190,7 @@ class Engine:
             with suppress(ValueError):  # what is damaged is measured again
                 return unpack_each(kept.get("quantities"))
         quantities = self.study.measure(run)
+        quantities |= {name: curve for name, curve in OverTraining()(run).items() if name not in quantities}
         write_json(path, {"of": mark, "quantities": {name: pack(one) for name, one in quantities.items()}})
         return {name: unpack(pack(one)) for name, one in quantities.items()}
 

@@ -165,7 +165,10 @@ class Perplexity:
 
 @dataclass(frozen=True)
 class OverTraining:
-    """A figure of the evaluations over the training steps, as `NAME over training`: the dim `step`."""
+    """A figure of the evaluations over the training steps, as `NAME over training`: the dim `step`.
+
+    Of a run that stopped early at what was wanted (`stop_at`), the last figure stands for the steps it did not take.
+    """
 
     name: str = "accuracy"
 
@@ -175,6 +178,10 @@ class OverTraining:
             return {}
         rows = metrics[["step", self.name]].dropna()
         values, steps = rows[self.name].to_numpy(dtype=float), [int(step) for step in rows["step"]]
+        if run.config.stop_at is not None and steps[-1] < run.config.steps:
+            untaken = list(range(steps[-1] + run.config.eval_every, run.config.steps, run.config.eval_every))
+            steps += [*untaken, run.config.steps]
+            values = np.append(values, np.full(len(steps) - len(values), values[-1]))
         label = f"{self.name} over training"
         about = {"model": run.name}
         n = np.full(len(values), run.config.eval_size)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.judgement.contrast import RIGHT, Asked, Group, Kind, Outcome, Rule, Verdict
+from workbench.judgement.contrast import LAST_PART, PLATEAU, RIGHT, RISES, Asked, Group, Kind, Outcome, Rule, Verdict
 from workbench.judgement.tuning import Tried
 from workbench.measurement.numbers import counted, difference, number, percent, percents, with_interval
 from workbench.measurement.places import place_in_words
@@ -45,7 +45,16 @@ def sentence(outcome: Outcome) -> str:
     if len(outcome.groups) == 1 and settings:
         settings = [f"with {first.settings}"]
     end = f" ({'; '.join(dict.fromkeys(settings))})" if settings else ""
-    return f"{what(asked.quantity, first.at)}: {tell(outcome, asked)}{end}"
+    return f"{what(asked.quantity, first.at)}: {tell(outcome, asked)}{end}{_rising(outcome)}"
+
+
+def _rising(outcome: Outcome) -> str:
+    """By how much the accuracy of groups still rose, where that is why nothing is settled."""
+    if outcome.rule is not Rule.RISING:
+        return ""
+    rising = [group for group in outcome.groups if group.rise is not None and group.rise >= RISES]
+    each = " and ".join(f"that of {group.name} by {difference(group.rise or 0, units='share')}" for group in rising)
+    return f"; over the last {percent(LAST_PART)} of the steps accuracy still rose, {each}"
 
 
 def _higher(outcome: Outcome, asked: Asked) -> str:
@@ -65,6 +74,8 @@ def _higher(outcome: Outcome, asked: Asked) -> str:
         text += f"; all seeds of {alike} are equal, which leaves no interval" if alike else "; there is no interval"
     if outcome.rule is Rule.NEVER_RIGHT:
         text += f"; neither reaches {percent(RIGHT)}"
+    if outcome.rule is Rule.PLATEAU:
+        text += f"; all seeds lie within {difference(PLATEAU, units='share')[1:]}, and no curve still rises"
     return text
 
 
