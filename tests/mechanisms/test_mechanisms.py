@@ -103,9 +103,11 @@ def test_an_own_token_that_was_never_there_or_is_still_there_was_not_removed() -
         def plant(tokens: Tensor, subject: Subject) -> dict[str, Tensor]:
             labels = SORTING.truth(tokens).labels
             own, following = subject.decoder[labels["identity"]], subject.decoder[labels["successor"]]
-            delimiter = subject.decoder[SORTING.vocabulary.id("⊥")]
+            next_symbol = (labels["identity"] + 1) % SORTING.q
+            third = torch.where(next_symbol == labels["successor"], (labels["identity"] + 2) % SORTING.q, next_symbol)
+            delimiter = subject.decoder[SORTING.vocabulary.id("⊥")]  # which is no symbol: it may be as large as it will
             return {
-                "blocks.1.hook_resid_mid": before * own + following + 0.5 * delimiter,
+                "blocks.1.hook_resid_mid": before * own + following + 0.5 * subject.decoder[third] + 2 * delimiter,
                 "blocks.1.hook_resid_post": after * own + following,
             }
 
@@ -131,8 +133,9 @@ def test_planted_mechanisms_do_not_hold_against_other_examples() -> None:
 
 def test_equal_neighbours_need_only_be_on_top() -> None:
     def one_token(tokens: Tensor, subject: Subject) -> dict[str, Tensor]:
-        delimiter = subject.decoder[SORTING.vocabulary.id("⊥")]
-        return {"blocks.1.hook_resid_mid": subject.decoder[tokens] + 0.5 * delimiter}
+        following = SORTING.truth(tokens).labels["successor"]  # where it is another token, it is the last of all
+        away = subject.decoder[following] * (following != tokens)[..., None]
+        return {"blocks.1.hook_resid_mid": subject.decoder[tokens] - away}
 
     capture = capture_of(SORTING, one_token, n=300)
     labels = capture.truth.labels

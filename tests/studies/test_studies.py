@@ -550,7 +550,7 @@ def test_a_measure_by_a_condition_and_one_over_checkpoints(tmp_path: Path) -> No
     assert repeats.dims == ("repeats",) and list(repeats.coords["repeats"]) == [1, 2]
     lengths = ByCondition(("accuracy",), "length", n=8)(run)["accuracy"]
     assert list(lengths.coords["length"]) == [one["length"] for one in run.task().conditions]
-    moments = AtCheckpoints(("entropy",), n=4)(run)["entropy over training"]
+    moments = AtCheckpoints(Inspect(("entropy",), n=4))(run)["entropy over training"]
     assert moments.dims[0] == "step" and list(moments.coords["step"]) == [*run.checkpoints()[:-1], 2]
     assert np.isfinite(moments.values).all()
 

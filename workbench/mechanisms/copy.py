@@ -25,6 +25,7 @@ from workbench.instruments.residual import projection
 from workbench.interventions import Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
+from workbench.mechanisms.minimum import on_symbols
 from workbench.mechanisms.successor import at_outputs
 from workbench.tasks import Batch, Truth
 from workbench.util.ties import hit
@@ -62,7 +63,7 @@ def score(capture: Capture) -> Measurement:
     points = needs(capture.subject)
     shares = []
     for point in points:
-        on_basis = projection.inner_products(capture.subject, capture[point], "encoder").cpu()
+        on_basis = on_symbols(capture, point, "encoder")
         shares.append(((hit(on_basis, tokens) * before).sum(-1) / before.sum(-1)).double().numpy())
     return Measurement(
         name="Copy before the delimiter",

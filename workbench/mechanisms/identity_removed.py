@@ -15,10 +15,10 @@ import torch
 
 from workbench import interventions
 from workbench.capture import Capture, Subject
-from workbench.instruments.residual import projection
 from workbench.interventions import Edit, Exchange, Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
+from workbench.mechanisms.minimum import on_symbols
 from workbench.mechanisms.successor import at_outputs, first_with_another_next
 from workbench.tasks import Batch
 from workbench.util.ties import hit, on_top
@@ -47,9 +47,7 @@ def score(capture: Capture) -> Measurement:
     It holds where the own token is one of the two top ones before the MLP, and the next token is the top one after it.
     """
     own, following = capture.truth.labels["identity"], capture.truth.labels["successor"]
-    before, after = (
-        projection.inner_products(capture.subject, capture[point], "decoder").cpu() for point in needs(capture.subject)
-    )
+    before, after = (on_symbols(capture, point, "decoder") for point in needs(capture.subject))
     holds = on_top(before, 2).gather(-1, own.clamp(min=0)[..., None])[..., 0] * hit(after, following)
     scored = (following >= 0) & (following != own)
     return Measurement(

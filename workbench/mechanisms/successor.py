@@ -19,11 +19,10 @@ from torch import Tensor
 
 from workbench import interventions
 from workbench.capture import Capture, Subject
-from workbench.instruments.residual import projection
 from workbench.interventions import Edit, Exchange, Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
-from workbench.mechanisms.minimum import delimiter_and_symbols
+from workbench.mechanisms.minimum import delimiter_and_symbols, on_symbols
 from workbench.tasks import Batch, Truth
 from workbench.util.ties import exactly
 
@@ -46,7 +45,7 @@ def why_not(subject: Subject) -> str | None:
 def score(capture: Capture) -> Measurement:
     """Share of output positions but the last at which it holds (NaN where there is none): dim `example`."""
     own, following = capture.truth.labels["identity"], capture.truth.labels["successor"]
-    on_basis = projection.inner_products(capture.subject, capture[POINT], "decoder").cpu()
+    on_basis = on_symbols(capture, POINT, "decoder")
     pair = torch.zeros_like(on_basis, dtype=torch.bool)  # one token where the two are equal
     for token in (own, following):
         pair.scatter_(-1, token.clamp(min=0)[..., None], True)

@@ -6,7 +6,8 @@ A measure is called with the run. Its settings are its fields, so that what was 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from workbench.measurement import Measurement
 from workbench.runs import Run
 from workbench.runs.config import check_condition
 from workbench.tasks import Task
+
+HALF, HALF_RIGHT = 0.5, "half right up to"
 
 Measure = Callable[[Run], dict[str, Measurement]]
 
@@ -48,6 +51,8 @@ class Inspect:
         conditions: test conditions in place of the task's own.
         also: further ones, each for the tasks that can draw it: where they are of one length, in the order of lengths.
         step: the training step of a checkpoint to measure instead of the trained model.
+        suffix: added to the names, where something is measured with several settings.
+        controls: those whose values are wanted too, as `NAME, CONTROL`.
     """
 
     names: tuple[str, ...]
@@ -57,6 +62,8 @@ class Inspect:
     conditions: tuple[dict[str, Any], ...] | None = None
     also: tuple[dict[str, Any], ...] = ()
     step: int | None = None
+    suffix: str = ""
+    controls: tuple[str, ...] = ()
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
         result = inspect_run(
@@ -65,12 +72,16 @@ class Inspect:
             seed=self.seed + run.config.seed,
             only=self.names,
             settings=self.settings,
-            nulls=(),
+            nulls=self.controls,
             causal=False,
             conditions=self._conditions(run.task()),
             step=self.step,
         )
-        return {name: result[name].at_head().mean for name in self.names if name in result}
+        measured = {name: result[name] for name in self.names if name in result}
+        means = {f"{name}{self.suffix}": each.at_head().mean for name, each in measured.items()}
+        for name, each in measured.items():
+            means |= {f"{name}{self.suffix}, {control}": each.controls[control].mean for control in self.controls}
+        return means
 
     def _conditions(self, task: Task) -> Sequence[dict[str, Any]] | None:
         """The test conditions; None for the task's own alone."""
@@ -120,25 +131,42 @@ class AtCheckpoints:
     """Instruments at every checkpoint and at the end of training, as `NAME over training`: one more dim, `step`.
 
     Attributes:
-        names: of instruments.
-        n: sequences of each test condition.
-        seed: of those sequences.
+        each: what is measured at each of these steps.
     """
 
-    names: tuple[str, ...]
-    n: int = 64
-    seed: int = 0
+    each: Inspect
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
-        moments: list[tuple[int, int | None]] = [(step, step) for step in checkpoints(run)]
-        moments.append((run.step(), None))
-        each = [Inspect(self.names, self.n, self.seed, step=step)(run) for _, step in moments]
-        shown = [step for step, _ in moments]
+        moments = [replace(self.each, step=step)(run) for step in (*checkpoints(run), None)]
+        shown = [*checkpoints(run), run.step()]
         return {
-            f"{name} over training": Measurement.stack([one[name] for one in each], "step", shown)
-            for name in self.names
-            if name in each[0]
+            f"{name} over training": Measurement.stack([moment[name] for moment in moments], "step", shown)
+            for name in moments[0]
         }
+
+
+@dataclass(frozen=True)
+class HalfRight:
+    """The length up to which half of the sequences are right, as `half right up to`, beside `accuracy` by length.
+
+    Between two tested lengths it is interpolated. Where half are right even at the longest, that one stands for it.
+
+    Attributes:
+        each: how accuracy is measured.
+    """
+
+    each: Inspect
+
+    def __call__(self, run: Run) -> dict[str, Measurement]:
+        accuracy = self.each(run)["accuracy"]
+        lengths, right = accuracy.coords["length"], accuracy.values.tolist()
+        reached = float(lengths[0]) if right[0] >= HALF else 0.0
+        for (before, above), (length, share) in pairwise(zip(lengths, right, strict=True)):
+            if above < HALF:
+                break
+            part = 1.0 if share >= HALF else (above - HALF) / (above - share)
+            reached = before + part * (length - before)
+        return {"accuracy": accuracy, HALF_RIGHT: single(run, HALF_RIGHT, reached, "symbols")}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from workbench.studies.study import PAPER, SMALL, Draw, Groups, Scale, Source, S
 
 ENTROPY = "entropy"
 TRAINING = f"{ENTROPY} over training"
-MEASURE = Together((Inspect((ENTROPY,), n=256), AtCheckpoints((ENTROPY,), n=64)))
+MEASURE = Together((Inspect((ENTROPY,), n=256), AtCheckpoints(Inspect((ENTROPY,), n=64))))
 
 
 def after(block: int) -> dict[str, Any]:

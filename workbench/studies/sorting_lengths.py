@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim
-from workbench.studies.measures import Inspect, Logged, Together
-from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Study
+from workbench.studies.measures import HALF_RIGHT, HalfRight, Inspect, Logged, Together
+from workbench.studies.study import DAY, PAPER, SMALL, Groups, Published, Source, Study
 
 ACCURACY, EDITS = "accuracy", "edit_distance"
 PLAIN, TEMPERED, HINTS, BOTH = "plain", "tempered", "hints", "hints-tempered"
@@ -20,11 +20,30 @@ SHORTER = {  # the small scale of sorting, in which several studies find the sam
     "checkpoint_count": 6,
 }
 TWICE = {"steps": 2 * SHORTER_STEPS}  # with a hint, every other step is the hint's
+WIDE_STEPS, WIDE_EVERY = 6000, 500
+WIDE = {  # the recipe under which sorters are right far beyond their training lengths; see `sorting-width`
+    "task": {"max_length": 10, "test_max_length": 50},
+    "model": {
+        "d_model": 128,
+        "n_heads": 4,
+        "unembed_bias": True,
+        "initial_std": {"embedding": 1.0, "unembedding": "fan_in"},
+    },
+    "learning_rate": 1e-3,
+    "steps": WIDE_STEPS,
+    "bucket_steps": 8,
+    "checkpoint_every": WIDE_EVERY,
+}
+WIDE_TWICE = {"steps": 2 * WIDE_STEPS, "checkpoint_every": 2 * WIDE_EVERY}
 BEYOND = {  # a length that plain models no longer sort, or sort less often, of those that a scale is tested on
     SMALL: {"length": 18},
+    DAY: {"length": 30},
     PAPER: {"length": 44},
 }
 LONGEST = {"length": 100}  # the longest of the paper's lengths, of which it states figures, as of 50
+
+
+PRESETS = ("sort-standard", "sort-tempered", "sort-hints", "sort-tempered-hints")
 
 
 def sweep(settings: dict[str, Any], of_hints: dict[str, Any], presets: tuple[str, ...]) -> dict[str, Any]:
@@ -40,6 +59,11 @@ def contrasts(at: dict[str, Any]) -> tuple[Higher, ...]:
     """Hints, tempered softmax and both against neither, at a length."""
     better = (Higher(ACCURACY, name, PLAIN, at=at) for name in (HINTS, TEMPERED, BOTH))
     return (*better, Higher(EDITS, PLAIN, HINTS, at=at))
+
+
+def of_half_right() -> tuple[Higher, ...]:
+    """The same of the length up to which half of the sequences are right, of which seeds differ less."""
+    return tuple(Higher(HALF_RIGHT, name, PLAIN) for name in (HINTS, TEMPERED, BOTH))
 
 
 def draw(groups: Groups) -> go.Figure:
@@ -59,15 +83,22 @@ STUDY = Study(
         SMALL: sweep(
             SHORTER,
             TWICE,
-            ("sort-standard", "sort-tempered", "sort-hints", "sort-tempered-hints"),
+            PRESETS,
         ),
+        DAY: sweep(WIDE, WIDE_TWICE, PRESETS),
         PAPER: sweep({}, {}, ("paper/sort", "paper/sort-tempered", "paper/sort-hints", "paper/sort-hints-tempered")),
     },
     measure=Together(
-        (Inspect((ACCURACY,), n=512, also=({"length": 50},)), Inspect((EDITS,), n=128), Logged(("loss",)))
+        (
+            HalfRight(
+                Inspect((ACCURACY,), n=512, also=tuple({"length": length} for length in (*range(18, 47, 4), 50)))
+            ),
+            Inspect((EDITS,), n=128),
+            Logged(("loss",)),
+        )
     ),
     contrasts=contrasts(BEYOND[SMALL]),
-    contrasts_at={PAPER: contrasts(LONGEST)},
+    contrasts_at={DAY: (*of_half_right(), *contrasts(BEYOND[DAY])), PAPER: contrasts(LONGEST)},
     published=(
         Published(PLAIN, ACCURACY, 0.89, {"length": 50}),
         Published(TEMPERED, ACCURACY, 0.994, {"length": 50}),
@@ -79,7 +110,7 @@ STUDY = Study(
         Published(BOTH, ACCURACY, 0.648, {"length": 100}),
     ),
     draw=(draw, draw_edits),
-    seeds={SMALL: 5, PAPER: 3},
+    seeds={SMALL: 5, DAY: 8, PAPER: 3},
     because={
         "steps": "few, for minutes on two CPU cores; twice as many with hints, so that sorting itself gets as many"
     },

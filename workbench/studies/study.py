@@ -28,7 +28,7 @@ Groups = Mapping[str, Quantities]
 Sweep = dict[str, Any]
 """The fields of a sweep file."""
 
-Draw = Callable[[Groups], go.Figure]
+Draw = Callable[[Groups], go.Figure | None]
 
 Scale = str
 SMALL, DAY, GPU, PAPER = "small", "day", "gpu", "paper"
@@ -272,7 +272,7 @@ class Study:
         """
         draws = (self.draw,) if callable(self.draw) else self.draw
         try:
-            return [draw(groups) for draw in draws]
+            return [figure for draw in draws if (figure := draw(groups)) is not None]
         except ValueError as error:
             raise ValueError(brief(error)) from error
         except Exception as error:
