@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_setting
 from workbench.studies.measures import Inspect
-from workbench.studies.multiplication_methods import AT, BOTH, PAUSE, SHORTER, WHOLE
+from workbench.studies.multiplication_methods import AT, BECAUSE, BOTH, PAUSE, SHORTER, WHOLE
 from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
 
 PAUSES = (2, 4, 8)
@@ -46,5 +46,5 @@ STUDY = Study(
     draw=draw,
     seeds={SMALL: 3, PAPER: 3},
     tune={"learning_rate": [1e-3]},
-    because={"task.digits": "two digits, of which a small model gets part right without help in so many steps"},
+    because=BECAUSE,
 )
