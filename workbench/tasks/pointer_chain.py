@@ -16,7 +16,6 @@ from workbench.tasks.pairs import two_of_a_block, with_other_value
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.ties import on_top
 
-
 DOUBLINGS = (2, 4, 8, 16)  # hops up of the labelled ancestors
 
 
