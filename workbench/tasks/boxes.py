@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import chain
 from string import ascii_uppercase
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from pydantic import Field, model_validator
@@ -15,7 +17,7 @@ from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.boxes_pairs import PAIR_KINDS, changed_story
 from workbench.tasks.boxes_story import Story, Style, answer, read
-from workbench.tasks.boxes_world import ABSENT, OBJECTS, WORDS, World
+from workbench.tasks.boxes_world import OBJECTS, WORDS, World
 from workbench.tasks.vocabulary import Vocabulary
 
 
@@ -141,13 +143,15 @@ class Boxes(Task):
         else:
             counts = torch.randint(low, high + 1, (n,), generator=generator)
         world = World(self, n, generator)
-        rows = [world.describe(self._or(self.order, "shuffled", "alphabetical") == "shuffled")]
-        rows += [world.operate(counts > step) for step in range(int(counts.max()))]
-        text = torch.cat(rows, dim=1)
-        ending = world.conclude(generator if self.ask == "one" else None)
-        whole = torch.cat([text, ending], dim=1)
-        start = (text != ABSENT).sum(1) - 1 + self._naming
-        return self._batch(whole, start)
+        world.describe(self._or(self.order, "shuffled", "alphabetical") == "shuffled")
+        world.operate(counts.tolist())
+        start = torch.tensor([len(text) for text in world.texts]) - 1 + self._naming
+        world.conclude(self.ask == "one")
+        lengths = torch.tensor([len(text) for text in world.texts])
+        tokens = torch.full((n, int(lengths.max())), self.pad)
+        words = np.fromiter(chain.from_iterable(world.texts), dtype=np.int64)
+        tokens[torch.arange(tokens.shape[1]) < lengths[:, None]] = torch.from_numpy(words)
+        return Batch.next_token(tokens, start, lengths - 1)
 
     @property
     def pair_kinds(self) -> dict[str, str]:
@@ -157,13 +161,6 @@ class Boxes(Task):
         self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
     ) -> Int[Tensor, "batch pos"]:
         return changed_story(self, tokens, kind, generator)
-
-    def _batch(self, rows: Int[Tensor, "batch column"], start: Int[Tensor, " batch"]) -> Batch:
-        present = rows != ABSENT
-        lengths = present.sum(1)
-        tokens = torch.full((len(rows), int(lengths.max())), self.pad)
-        tokens[torch.arange(tokens.shape[1]) < lengths[:, None]] = rows[present]
-        return Batch.next_token(tokens, start, lengths - 1)
 
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The length of the text up to the first sentence that begins with a box; with `ask="one"`, also that box."""
