@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import accumulate
+from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +45,9 @@ class World:
         self.task, self.generator = task, generator
         self.n_boxes, self.capacity = task.boxes, task.capacity
         self.all_moved, self.half_always = task._moves == "contents", task._filled == "half_always"
-        self._ids = cache(lambda words: task.vocabulary.encode(words.split()))
+        self._ids = cache(task.vocabulary.encode)
+        self._box = cache(lambda box: task.vocabulary.encode(f"Box {ascii_uppercase[box]}"))
+        self._item = cache(lambda item: task.vocabulary.encode(f"and the {OBJECTS[item]}"))
         self.texts: list[list[int]] = [[] for _ in range(n)]
         if task._or(task.start, "poisson", "one") == "poisson":
             rates = torch.full((n, task.boxes), 2.0)
@@ -158,16 +161,9 @@ class World:
                     clauses.append(self._box(box) + self._ids("is empty"))
             text += self._joined(clauses)
 
-    def _box(self, box: int) -> list[int]:
-        return [*self._ids("Box"), len(WORDS) + box]
-
     def _phrase(self, items: list[int]) -> list[int]:
         """`the x and the y`."""
-        first, (conjunction, article) = len(WORDS) + self.n_boxes, self._ids("and the")
-        words = [article, first + items[0]]
-        for item in items[1:]:
-            words += [conjunction, article, first + item]
-        return words
+        return [word for item in items for word in self._item(item)][1:]
 
     def _joined(self, clauses: list[list[int]]) -> list[int]:
         """Clauses with commas between them and a full stop at the end."""
