@@ -1,4 +1,5 @@
-"""How fast each task is drawn on one core, beside a training step of its paper's model at its paper's batch size.
+"""How fast each task is drawn on one core, beside a training step of its paper's model at its paper's batch size; and
+what keeping a finite set and dealing by length make of it.
 
 python tests/benchmarks/bench_tasks.py            print the table
 python tests/benchmarks/bench_tasks.py --write    and put it into README.md beside this file
@@ -13,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import Table, main, rounds
+from harness import Table, main, ratios, rounds, spread
 
 from workbench import tasks
 from workbench.models import Decoder, DecoderConfig
 from workbench.objectives import OBJECTIVES
 from workbench.tasks import Task
+from workbench.training import preset_config, training_set
+from workbench.training.data import training_batches
 from workbench.util.seeds import generator
 
 SMALL = {"d_model": 512, "n_heads": 8}
@@ -96,5 +99,60 @@ def tasks_table() -> Table:
     return table
 
 
+SETS = {  # preset: how many times as fast an epoch has to be
+    "sort-standard": 1,
+    "increment-standard": 1,
+    "boxes-standard": 5,
+    "paper/boxes-default": 5,
+    "paper/boxes-advanced": 5,
+    "arithmetic-vanilla": 2.5,
+    "lis-vanilla": 5,
+    "multiply-vanilla": 1,
+    "chain-standard": 1,
+    "dyck-standard": 2,
+}
+EPOCH, ROUNDS = 64, 7  # steps of 64 sequences: two pools of two blocks
+
+
+class Epochs:
+    """A preset with a finite set, of which each call draws an epoch."""
+
+    def __init__(self, preset: str, keep: int, bucket_steps: int) -> None:
+        fields = {"train_size": 64 * EPOCH, "batch_size": 64, "steps": EPOCH * (ROUNDS + 1)}
+        config = preset_config(preset, {**fields, "bucket_steps": bucket_steps})
+        self.task, self.keep = config.make_task(), keep
+        self.batches = training_batches(self.task, config)
+
+    def __call__(self) -> None:
+        training_set.KEPT = self.keep
+        self.drawn = [batch.tokens for _ in range(EPOCH) for batch in next(self.batches)]
+
+    def real(self) -> int:
+        """The tokens of the last epoch that are no padding."""
+        return sum(int(self.task.lengths(tokens).sum()) for tokens in self.drawn)
+
+    def padding(self) -> float:
+        return 1 - self.real() / sum(tokens.numel() for tokens in self.drawn)
+
+
+def sets_table() -> Table:
+    """Epochs of a finite set after the first: drawn anew, and kept and dealt by length."""
+    columns = "drawn anew: real tokens a second", "padding", "kept, by length: real tokens a second", "padding"
+    table = Table("sets", "preset", *columns, "anew / kept")
+    training_set.POOL = 2
+    for preset, least in SETS.items():
+        forms = {"anew": Epochs(preset, 0, 1), "kept": Epochs(preset, 2**30, 16)}
+        taken = rounds(forms, ROUNDS)
+        cells: list[str] = []
+        for name, form in forms.items():
+            cells += f"{form.real() / statistics.median(taken[name]) * 1e3:,.0f}", f"{form.padding():.0%}"
+        times = ratios(taken, "anew", "kept")
+        table.add(preset, *cells, spread(times))
+        table.ask(f"an epoch drawn anew / kept, {preset}", statistics.median(times), least=least)
+        if forms["anew"].padding() > 0.1:
+            table.ask(f"padding where dealt by length, {preset}", forms["kept"].padding(), most=0.1)
+    return table
+
+
 if __name__ == "__main__":
-    main(__doc__, tasks_table)
+    main(__doc__, tasks_table, sets_table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 import workbench
 from workbench.runs import RunConfig, load_run, parse_config
 from workbench.tasks import Batch
-from workbench.training import preset_config, training_set
+from workbench.training import preset_config, train_seeds, training_set
 from workbench.training.data import training_batches
 from workbench.training.optimizer_step import Step
 from workbench.training.training_set import Piece, TrainingSet, sets_of
@@ -133,6 +134,66 @@ def test_batches_of_a_set_depend_on_the_step_alone_for_any_number_of_workers(
     assert same(alone[17:], drawn(17, workers=1, **fields))
 
 
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("changes", [{}, {**HINTS, "mixing": "together"}], ids=["main", "hints"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_set_that_is_kept_is_drawn_once_and_one_that_is_not_gives_the_same_batches(
+    changes: dict[str, Any], workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {**changes, "train_size": 100, "steps": 60, "workers": workers}  # more than four epochs
+    asked: list[tuple[str, int]] = []
+    real = training_set.in_order
+
+    def counted(draw: Any, keys: Any, workers: int) -> Any:
+        def noted() -> Iterator[Any]:
+            for key in keys:
+                asked.append(key)
+                yield key
+
+        return real(draw, noted(), workers)
+
+    monkeypatch.setattr(training_set, "in_order", counted)
+    kept = drawn(**fields)
+    config = preset_config("sort-standard", {**SMALL, **fields})
+    once = [(head, block) for head, one in sets_of(config).items() for block in range(one.n_blocks)]
+    assert sorted(asked) == sorted(once)
+    asked.clear()
+    monkeypatch.setattr(training_set, "KEPT", 0)
+    assert same(kept, drawn(**fields))
+    assert len(asked) > 4 * len(once)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_runs_of_a_process_share_what_it_may_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = preset_config("sort-standard", {**SMALL, "train_size": 50})
+    task = config.make_task()
+    first, second, third = (training_batches(task, config) for _ in range(3))
+    next(first)
+    (size,) = (pools.size for pools in training_set._in_use)
+    assert 50 * 20 * 3 < size <= 7 * 8 * 33 * 3  # bytes: a token, a target, the mask
+    monkeypatch.setattr(training_set, "KEPT", size)
+    assert same(list(second), list(training_batches(task, config)))
+    assert [pools.size for pools in training_set._in_use if pools.size] == [size]
+    del first
+    next(third)
+    assert [pools.size for pools in training_set._in_use if pools.size] == [size]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(("q", "dtype"), [(200, torch.uint8), (255, torch.int16), (40_000, torch.int32)])
+def test_a_vocabulary_of_any_size_is_kept_whole(q: int, dtype: torch.dtype) -> None:
+    config = preset_config("sort-standard", {**SMALL, "task": {"q": q}, "train_size": 56, "steps": 8})
+    task, one = config.make_task(), sets_of(preset_config("sort-standard", {**SMALL, "train_size": 56}))["main"]
+    assert training_set._draw(task, {"main": one}, ("main", 0)).tokens.dtype == dtype
+    steps = [batch for (batch,) in training_batches(task, config)]
+    assert all(batch.tokens.dtype == batch.targets.dtype == torch.int64 for batch in steps)
+
+    def padded(parts: list[Batch]) -> list[list[int]]:
+        return sorted(Batch.cat(parts, task.pad).tokens.tolist())
+
+    assert padded(steps) == padded([one.draw(task, block) for block in range(7)])
+
+
 def test_batches_are_trimmed_as_fresh_ones_are() -> None:
     for (batch,) in drawn(train_size=40):
         lengths = preset_config("sort-standard", SMALL).make_task().lengths(batch.tokens)
@@ -206,6 +267,16 @@ def test_a_run_that_was_stopped_within_an_epoch_goes_on_to_the_last_bit(
     a, b = (load_tensors(run.path / "weights.safetensors")[0] for run in (whole, again))
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert whole.metrics().drop(columns="seconds").equals(load_run(again.path).metrics().drop(columns="seconds"))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_seeds_in_a_stack_have_the_kept_sets_that_they_have_alone(tmp_path: Path) -> None:
+    fields = {**SMALL, "train_size": 50, "precision": "float64", "steps": 20, "log_every": 1}
+    for run in train_seeds("sort-standard", tmp_path / "stack", 2, progress=False, **fields):
+        seed = run.config.seed
+        alone = workbench.train("sort-standard", out=tmp_path / f"{seed}", progress=False, seed=seed, **fields)
+        a, b = run.model().state_dict(), alone.model().state_dict()
+        assert max((a[key] - b[key]).abs().max().item() for key in a) < 1e-9
 
 
 @pytest.mark.parametrize(

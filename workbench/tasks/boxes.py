@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import chain
 from string import ascii_uppercase
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from pydantic import Field, model_validator
@@ -15,7 +17,7 @@ from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.boxes_pairs import PAIR_KINDS, changed_story
 from workbench.tasks.boxes_story import Story, Style, answer, read
-from workbench.tasks.boxes_world import ABSENT, OBJECTS, WORDS, World
+from workbench.tasks.boxes_world import OBJECTS, WORDS, World
 from workbench.tasks.vocabulary import Vocabulary
 
 
@@ -141,13 +143,15 @@ class Boxes(Task):
         else:
             counts = torch.randint(low, high + 1, (n,), generator=generator)
         world = World(self, n, generator)
-        rows = [world.describe(self._or(self.order, "shuffled", "alphabetical") == "shuffled")]
-        rows += [world.operate(counts > step) for step in range(int(counts.max()))]
-        text = torch.cat(rows, dim=1)
-        ending = world.conclude(generator if self.ask == "one" else None)
-        whole = torch.cat([text, ending], dim=1)
-        start = (text != ABSENT).sum(1) - 1 + self._naming
-        return self._batch(whole, start)
+        world.describe(self._or(self.order, "shuffled", "alphabetical") == "shuffled")
+        world.operate(counts.tolist())
+        start = torch.tensor([len(text) for text in world.texts]) - 1 + self._naming
+        world.conclude(self.ask == "one")
+        lengths = torch.tensor([len(text) for text in world.texts])
+        tokens = torch.full((n, int(lengths.max())), self.pad)
+        words = np.fromiter(chain.from_iterable(world.texts), dtype=np.int64)
+        tokens[torch.arange(tokens.shape[1]) < lengths[:, None]] = torch.from_numpy(words)
+        return Batch.next_token(tokens, start, lengths - 1)
 
     @property
     def pair_kinds(self) -> dict[str, str]:
@@ -157,13 +161,6 @@ class Boxes(Task):
         self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
     ) -> Int[Tensor, "batch pos"]:
         return changed_story(self, tokens, kind, generator)
-
-    def _batch(self, rows: Int[Tensor, "batch column"], start: Int[Tensor, " batch"]) -> Batch:
-        present = rows != ABSENT
-        lengths = present.sum(1)
-        tokens = torch.full((len(rows), int(lengths.max())), self.pad)
-        tokens[torch.arange(tokens.shape[1]) < lengths[:, None]] = rows[present]
-        return Batch.next_token(tokens, start, lengths - 1)
 
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The length of the text up to the first sentence that begins with a box; with `ask="one"`, also that box."""
@@ -205,6 +202,7 @@ class Boxes(Task):
         question_ends = (self.question_length(tokens) - self._naming).tolist()
         ends = self.lengths(tokens).tolist()
         labels = {name: torch.full_like(tokens, -1) for name in ("operations", "clause", "depth")}
+        operations, clauses, depths = (label.numpy() for label in labels.values())  # quicker, place by place
         stories, edges = [], []
         for i, row in enumerate(tokens.tolist()):
             words = [self.vocabulary.words[token] for token in row[: ends[i]]]
@@ -212,11 +210,11 @@ class Boxes(Task):
             last = [at for at in range(question_ends[i]) if words[at] in ".,"]
             count = words[: question_ends[i]].count(".") - 1  # sentences after the first
             first_scored = question_ends[i] - 1 + self._naming
-            labels["operations"][i, first_scored : ends[i] - 1] = count
+            operations[i, first_scored : ends[i] - 1] = count
             begin = 0
             for clause, end in enumerate(last):
-                labels["clause"][i, begin : end + 1] = clause
-                labels["depth"][i, end] = story.depth[clause]
+                clauses[i, begin : end + 1] = clause
+                depths[i, end] = story.depth[clause]
                 begin = end + 1
             edges += [(i, *edge) for edge in _clause_edges(story, last)]
             edges += [(i, *edge) for edge in _answer_edges(story, last, words, question_ends[i])]
@@ -254,11 +252,12 @@ class Boxes(Task):
         n_clauses = max(len(story.contents) for story in stories)
         held = torch.zeros(len(stories), n_clauses, self.boxes, self.n_objects, dtype=torch.bool)
         where = {name: i for i, name in enumerate(OBJECTS[: self.n_objects])}
+        places = held.numpy()  # quicker, place by place
         for i, story in enumerate(stories):
             for clause, contents in enumerate(story.contents):
                 for box, items in contents.items():
                     for item in items:
-                        held[i, clause, ascii_uppercase.index(box), where[item]] = True
+                        places[i, clause, ascii_uppercase.index(box), where[item]] = True
         return held
 
 

@@ -68,8 +68,8 @@ class Story:
         Raises:
             ValueError: if it has none of the known forms, or cannot be done (an item is not where it should be).
         """
-        matches = {kind: pattern.fullmatch(clause) for kind, pattern in _PATTERNS.items()}
-        kind, match = next(((kind, match) for kind, match in matches.items() if match), (None, None))
+        matches = ((kind, pattern.fullmatch(clause)) for kind, pattern in _PATTERNS.items())
+        kind, match = next(((kind, match) for kind, match in matches if match), (None, None))
         if match is None:
             raise ValueError(f"{clause!r} is not a sentence about boxes; there is: {_EXPECTED}")
         groups = match.groups()
@@ -89,7 +89,6 @@ class Story:
                 raise ValueError(f"{clause!r} moves from a box to itself")
             items = sorted(self._boxes.get(source, ())) if kind == "contents" else _items(groups[0])
             self._change({target: (items, []), source: ([], items)}, whole=source if kind == "contents" else None)
-        self.contents.append({box: tuple(sorted(held)) for box, held in self._boxes.items()})
 
     def _begin(self, box: str, items: list[str]) -> None:
         if box in self._boxes:
@@ -117,6 +116,8 @@ class Story:
         self._note(changes, tuple(sorted({need for need in needs if need is not None})), depth)
 
     def _note(self, changed: Iterable[str], depends: tuple[int, ...], depth: int) -> None:
+        before = self.contents[-1] if self.contents else {}
+        self.contents.append(before | {box: tuple(sorted(self._boxes[box])) for box in changed})
         self._changed.update(dict.fromkeys(changed, len(self.depth)))
         self.depends.append(depends)
         self.depth.append(depth)
@@ -170,8 +171,7 @@ def _phrase(items: list[str]) -> str:
 
 
 def _items(phrase: str) -> list[str]:
-    parts = re.split(r"\s+and\s+", phrase.strip())
-    items = [re.sub(r"^the\s+", "", part, flags=re.I) for part in parts]
+    items = [part[4:] if part[:4].lower() == "the " else part for part in phrase.split(" and ")]
     doubled = [item for item in items if items.count(item) > 1]
     if doubled:
         raise ValueError(f"the {doubled[0]} is named twice in {phrase!r}")

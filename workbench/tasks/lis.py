@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -117,10 +118,11 @@ class LongestIncreasingSubsequence(Task):
         """Overwrite random positions of a row with one to three increasing runs."""
         n_runs = int(rng.integers(1, min(3, len(row)) + 1))
         planted = int(rng.integers(n_runs, len(row) + 1))
-        cuts = np.sort(rng.permutation(planted - 1)[: n_runs - 1] + 1)
-        for places in np.split(rng.permutation(len(row))[:planted], cuts):
-            row[np.sort(places)] = np.sort(rng.choice(self.values - self.length - 1, len(places), replace=False))
-            row[places] += self.length + 1
+        cuts = np.sort(rng.permutation(planted - 1)[: n_runs - 1] + 1).tolist()
+        places = rng.permutation(len(row))
+        for begin, end in pairwise([0, *cuts, planted]):
+            values = rng.choice(self.values - self.length - 1, end - begin, replace=False)
+            row[np.sort(places[begin:end])] = np.sort(values) + self.length + 1
 
     def _batch(self, numbers: Int[Tensor, "batch number"], lengths: Int[Tensor, " batch"]) -> Batch:
         n, width = numbers.shape
@@ -161,24 +163,27 @@ class LongestIncreasingSubsequence(Task):
         lengths, ends = self.question_length(tokens), self.lengths(tokens)
         position = torch.arange(tokens.shape[1])
         inside = position < lengths[:, None]
-        numbers = torch.where(inside, tokens, 0)
-        best = programme(numbers) * inside
-        before = (position[:, None] > position) & (numbers[:, :, None] > numbers[:, None, :])
-        before &= (best[:, :, None] == best[:, None, :] + 1) & inside[:, :, None] & inside[:, None, :]
-        longest = best.amax(-1, keepdim=True)
-        final = inside & (best == longest)
+        width, best = int(lengths.max()), torch.zeros_like(tokens)
+        best[:, :width] = programme(torch.where(inside, tokens, 0)[:, :width])
+        best *= inside
+        final = inside & (best == best.amax(-1, keepdim=True))
+        # [batch, number, number]: which can stand before which. What is outside has length 0, and stands behind all.
+        numbers, length, order = tokens[:, :width].int(), best[:, :width].int(), position[:width]
+        before = (length[:, :, None] == length[:, None, :] + 1) & (numbers[:, :, None] > numbers[:, None, :])
+        before &= order[:, None] > order
         rows, answer = torch.arange(len(tokens)), ends - 2
-        before[rows, answer] = final
         witness = torch.zeros_like(tokens)
         at = (final * (position + 1)).argmax(-1)
-        for _ in range(int(longest.max())):
+        for _ in range(int(best.max())):
             witness[rows, at] = 1
-            earlier = before[rows, at] & (best[rows, at] > 1)[:, None]
-            at = torch.where(earlier.any(-1), (earlier * (position + 1)).argmax(-1), at)
+            earlier = before[rows, at]
+            at = torch.where(earlier.any(-1), (earlier * (order + 1)).argmax(-1), at)
         scored = (position >= (lengths if self.mode == "chain_of_thought" else answer)[:, None]) & (
             position < ends[:, None] - 1
         )
-        example, query, key = before.nonzero(as_tuple=True)
+        example, longest = final.nonzero(as_tuple=True)
+        edges = torch.cat([before.nonzero(), torch.stack([example, answer[example], longest], dim=1)])
+        example, query, key = edges[edges[:, 0].argsort(stable=True)].unbind(1)
         labels = {
             "longest_ending_here": torch.where(inside, best, -1),
             "witness": torch.where(inside, witness, -1),
@@ -200,9 +205,15 @@ class LongestIncreasingSubsequence(Task):
 
 
 def programme(numbers: Int[Tensor, "batch number"]) -> Int[Tensor, "batch number"]:
-    """For each number, the length of the longest strictly increasing subsequence that ends there."""
-    best = torch.ones_like(numbers)
-    for i in range(1, numbers.shape[1]):
-        smaller = numbers[:, :i] < numbers[:, i : i + 1]
-        best[:, i] = 1 + (best[:, :i] * smaller).amax(-1)
+    """For each number, the length of the longest strictly increasing subsequence that ends there.
+
+    By patience sorting: of the subsequences of each length so far, the least number at which one ends is kept. They
+    ascend, and a number goes in the place of the first that is not below it.
+    """
+    best = torch.empty_like(numbers)
+    ends = torch.full_like(numbers, torch.iinfo(numbers.dtype).max)
+    for i, number in enumerate(numbers.contiguous().split(1, dim=1)):
+        place = torch.searchsorted(ends, number.contiguous())
+        ends.scatter_(1, place, number)
+        best[:, i : i + 1] = place + 1
     return best

@@ -115,14 +115,12 @@ class PointerChain(Task):
 
     def ancestors(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos hop"]:
         """The position h hops up the chain of each position, h = 1, 2, …; −1 where the chain has ended."""
-        depth = torch.arange(tokens.shape[1], device=tokens.device) // self.k
+        ancestors = tokens.new_full((*tokens.shape, self.n // self.k - 1), -1)
         here = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
-        hops = []
-        for _ in range(self.n // self.k - 1):
-            moves = depth[here.clamp(min=0)] > 0
-            here = torch.where(moves & (here >= 0), tokens.gather(1, here.clamp(min=0)), -1)
-            hops.append(here)
-        return torch.stack(hops, dim=-1)
+        for hop in range(ancestors.shape[-1]):
+            here = tokens.gather(1, here[:, self.k :])  # each hop leads from one block more out of the chain
+            ancestors[:, (hop + 1) * self.k :, hop] = here
+        return ancestors
 
     def _batch(self, tokens: Int[Tensor, "batch pos"]) -> Batch:
         scored = (torch.arange(tokens.shape[1]) >= self.k).expand_as(tokens)
@@ -133,10 +131,12 @@ class PointerChain(Task):
                 root[:, block] = root.gather(1, tokens[:, block])
             root[:, : self.k] = 0
             return Batch(tokens, root, scored)
-        ancestors = self.ancestors(tokens)
-        members = torch.zeros(*tokens.shape, self.n + 1, dtype=torch.bool)
-        members.scatter_(2, torch.where(ancestors < 0, self.n, ancestors), True)
-        return Batch(tokens, members[..., : self.n], scored)
+        members = torch.zeros(*tokens.shape, self.n, dtype=torch.bool)
+        for start in range(self.k, tokens.shape[1], self.k):  # the parent, and the ancestors of the parent
+            parent = tokens[:, start : start + self.k, None]
+            of_parent = members.gather(1, parent.expand(-1, -1, self.n))
+            members[:, start : start + self.k] = of_parent.scatter_(2, parent, True)
+        return Batch(tokens, members, scored)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         ancestors = self.ancestors(tokens)
