@@ -28,10 +28,10 @@ from workbench.probes.causal_result import Use
 from workbench.probes.causal_test import causal_test
 from workbench.probes.decoding import KINDS
 from workbench.probes.description_length import Description, description_length
-from workbench.probes.labels import label_names, labels
 from workbench.probes.positions import RULES, rules_for
 from workbench.probes.presets import PRESETS, applicable, ask
 from workbench.probes.probing import gain, probe, probe_capture, selectivity, verdict
+from workbench.tasks.labels import label_names, labels
 
 __all__ = [
     "CONDITIONS",

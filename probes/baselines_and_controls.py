@@ -28,10 +28,10 @@ from workbench.measurement.controls import untrained as nulls
 from workbench.models import OwnModel
 from workbench.probes import decoding, probe_inputs
 from workbench.probes.decoding import REGRESSION, Split
-from workbench.probes.labels import has_label, is_labelled, labels
 from workbench.probes.positions import Rows, Rule, rows
 from workbench.runs import Run
 from workbench.tasks import Batch, Task, distinct
+from workbench.tasks.labels import has_label, is_labelled, labels
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 

@@ -34,11 +34,11 @@ from workbench.probes.baselines_and_controls import rows_and_labels
 from workbench.probes.causal_result import Use, measured, untested
 from workbench.probes.erase_steer_interchange import EDITS, Trial, logits_with
 from workbench.probes.label_directions import Subspace
-from workbench.probes.labels import has_label
 from workbench.probes.positions import Rows, Rule
 from workbench.probes.probing import probe
 from workbench.runs import Run
 from workbench.tasks import Batch, Task, distinct, once_each
+from workbench.tasks.labels import has_label
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 

@@ -20,9 +20,9 @@ from workbench.judgement.decodable import CONTROL, SHUFFLED, TRAINED, UNTRAINED
 from workbench.measurement import Measurement
 from workbench.probes.baselines_and_controls import ProbeData, Source
 from workbench.probes.decoding import Predicted, Split, columns, fit_and_test, varied, whole
-from workbench.probes.labels import is_labelled
 from workbench.probes.positions import Rule
 from workbench.runs import Run
+from workbench.tasks.labels import is_labelled
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 

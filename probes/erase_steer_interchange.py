@@ -19,9 +19,9 @@ from torch import Tensor
 from workbench.interventions import Hooks, put_rows
 from workbench.judgement.used import OTHER_DIRECTIONS, SAME
 from workbench.probes.label_directions import Subspace
-from workbench.probes.labels import has_label
 from workbench.probes.positions import Rows
 from workbench.tasks import Batch, predicted
+from workbench.tasks.labels import has_label
 from workbench.util.ties import clear
 
 if TYPE_CHECKING:

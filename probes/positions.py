@@ -24,6 +24,7 @@ from torch import Tensor
 
 from workbench.tasks import Batch, Task
 from workbench.tasks.boxes import Boxes
+from workbench.tasks.labels import asked_box, clause_ends
 from workbench.util.seeds import generator
 
 DELIMITERS = ("⊥", "####", "=")  # words that end the question, where a task has one of them
@@ -101,28 +102,6 @@ def _clause(task: Task, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch 
     if "clause" not in labels:
         raise ValueError(f"the inputs of {task.name} have no clauses; those of boxes do")
     return labels["clause"]
-
-
-def clause_ends(clause: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch pos"]:
-    """The last position of each clause of texts about boxes, from the label `clause`."""
-    following = torch.nn.functional.pad(clause[:, 1:], (0, 1), value=-1)
-    return (clause >= 0) & (clause != following)
-
-
-def asked_box(
-    task: Task, tokens: Int[Tensor, "batch pos"], clause: Int[Tensor, "batch pos"], box: str
-) -> Int[Tensor, " batch"]:
-    """The position at which a box is named after the text about boxes, where its contents are asked for; −1 if nowhere.
-
-    Raises:
-        ValueError: if the task has no such box.
-    """
-    words = task.vocabulary.ids
-    if "Box" not in words or box not in words:
-        raise ValueError(f"the inputs of {task.name} name no box {box!r}")
-    named = (tokens == words[box]) & (tokens.roll(1, dims=1) == words["Box"]) & (clause < 0)
-    named[:, 0] = False
-    return torch.where(named.any(1), named.long().argmax(1), -1)
 
 
 Find = Callable[[Task, Batch, Bool[Tensor, "batch pos"]], Rows]

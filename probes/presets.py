@@ -18,11 +18,11 @@ from workbench.probes.baselines_and_controls import CONDITIONS
 from workbench.probes.causal_result import Use
 from workbench.probes.causal_test import EDITED, NULL_DRAWS, Experiment
 from workbench.probes.decoding import REGRESSION
-from workbench.probes.labels import box_of, label_names
 from workbench.probes.positions import BOX, Rule
 from workbench.probes.probing import probe
 from workbench.runs import Run
 from workbench.tasks import Task
+from workbench.tasks.labels import box_of, label_names
 from workbench.util.lookup import lookup
 
 EDIT = "interchange"  # the edit of a preset's causal tests

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from tests.util.test_ties import small, zeroed
 from workbench.capture import Capture, Subject, capture
 from workbench.instruments.residual import projection
 from workbench.instruments.residual.trajectory import ranks, trajectory
 from workbench.models.compiled import sorter
 from workbench.models.hooked import hook
-from workbench.tasks import make
+from workbench.tasks import TASKS, make
+from workbench.util.seeds import generator
 
 Stage = Callable[..., Capture]
 TASK = make("sorting", q=9, max_length=6)
@@ -87,3 +89,15 @@ def test_wrong_requests_are_refused(sorted_once: Capture) -> None:
         trajectory(sorted_once, 1, 0)
     with pytest.raises(ValueError, match=r"no token 11; the vocabulary has 0\.\.10"):
         ranks(sorted_once, 0, 0, tokens=[11])
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if TASKS[name].token_labels])
+def test_every_task_with_labels_of_tokens_can_be_followed(name: str) -> None:
+    """Also one that names a label which its settings leave out, such as the value of a third property."""
+    task = small(name)
+    model = zeroed(task)
+    subject = Subject.of(model, task, name)
+    seen = capture(hook(model), subject, task.sample(2, generator(1)), projection.from_embedding(subject))
+    own = task.token_labels[0]
+    position = int((seen.truth.labels[own][0] >= 0).long().argmax())
+    assert {"own", own} <= set(trajectory(seen, 0, position).settings["roles"])

@@ -93,6 +93,9 @@ def test_a_planted_sorter_copies_its_inputs_where_they_were_planted() -> None:
 def test_a_planted_sorter_writes_the_minimum_and_the_pair() -> None:
     capture = capture_of(SORTING, sorter)
     assert (minimum.score(capture).values == 1).all()
+    assert minimum.score(capture, layer=1).mean().values < 0.5  # there it is the outputs' pair that was planted
+    with pytest.raises(ValueError, match=r"minimum.layer must be one of 0..1, not 2"):
+        minimum.score(capture, layer=2)
     share = successor.score(capture).values
     long = SORTING.lengths(capture.batch.tokens) > 3
     assert (share[long.numpy()] == 1).all() and not np.isnan(share).any()

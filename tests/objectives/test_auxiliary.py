@@ -16,13 +16,20 @@ from workbench.models import Decoder, DecoderConfig
 from workbench.objectives import Auxiliary
 from workbench.runs import load_run
 from workbench.tasks import Task, make
+from workbench.tasks.labels import labels
 from workbench.training import task_config
 from workbench.util.seeds import generator
 
 SMALL: dict[str, Any] = {
     "task": {"length": 6, "values": 20},
     "model": {"n_layers": 2, "d_model": 16, "n_heads": 2},
-    "objectives": {"auxiliary": {"labels": {"longest_ending_here": 0, "witness": -1}, "weight": 0.5}},
+    "objectives": {
+        "auxiliary": {
+            "labels": {"longest_ending_here": 0, "witness": -1},
+            "numbers": ["longest_ending_here"],
+            "weight": 0.5,
+        }
+    },
     "batch_size": 16,
     "eval_size": 16,
     "steps": 30,
@@ -42,7 +49,7 @@ def fitted(task: Task, **settings: Any) -> tuple[Auxiliary, Decoder]:
 def test_a_number_is_read_by_least_squares_over_its_variance() -> None:
     """1 where the mean alone is known, 0 where the map gives the number."""
     task = make("lis", length=6, values=20)
-    objective, model = fitted(task, labels={"longest_ending_here": 1}, weight=3.0)
+    objective, model = fitted(task, labels={"longest_ending_here": 1}, numbers=("longest_ending_here",), weight=3.0)
     batch = task.sample(64, generator(1), split="train")
     logits, kept = model(batch.tokens, keep=objective.needs)
     loss, figures = objective(logits, kept, batch)
@@ -60,14 +67,37 @@ def test_a_number_is_read_by_least_squares_over_its_variance() -> None:
     assert float(objective(logits, kept, batch)[1]["auxiliary/longest_ending_here"]) == pytest.approx(1, abs=0.15)
 
 
-def test_a_token_is_classified() -> None:
-    task = make("sorting", q=9, max_length=5)
-    objective, model = fitted(task, labels={"successor": 0})
+@pytest.mark.parametrize(
+    ("task", "label"),
+    [
+        (make("sorting", q=9, max_length=5), "successor"),
+        (make("pointer_chain", n=12, k=3), "ancestor_2"),  # a position
+        (make("arithmetic", p=5, operators=2), "value"),
+        (make("multiplication", digits=2), "running_sum_1"),
+    ],
+)
+def test_a_label_is_classified(task: Task, label: str) -> None:
+    objective, model = fitted(task, labels={label: 0})
     batch = task.sample(16, generator(1), split="train")
     logits, kept = model(batch.tokens, keep=objective.needs)
-    values = task.truth(batch.tokens).labels["successor"]
-    read = objective.maps["successor"](kept["blocks.0.hook_resid_post"])
+    values = labels(task, batch.tokens)[label]
+    read = objective.maps[label](kept["blocks.0.hook_resid_post"])
     expected = cross_entropy(read[values >= 0], values[values >= 0])
+    assert float(objective(logits, kept, batch)[0]) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_of_a_set_each_class_is_asked_by_itself() -> None:
+    """What is in box A: an object that is there, and one that is not, count alike."""
+    task = make("boxes", n_boxes=3, n_objects=6, capacity=2, min_operations=1, max_operations=2)
+    objective, model = fitted(task, labels={"contents_A": 1})
+    batch = task.sample(16, generator(1), split="train")
+    logits, kept = model(batch.tokens, keep=objective.needs)
+    values = labels(task, batch.tokens)["contents_A"]
+    there = values.amax(-1) >= 0
+    share = objective.maps["contents_A"](kept["blocks.1.hook_resid_post"])[there].sigmoid()
+    held = values[there].bool()
+    expected = -torch.where(held, share, 1 - share).log().mean()
+    assert held.any() and share.shape[-1] == 6
     assert float(objective(logits, kept, batch)[0]) == pytest.approx(float(expected), rel=1e-5)
 
 
@@ -93,21 +123,26 @@ def test_its_maps_train_and_resume_with_the_model_and_are_not_part_of_it(tmp_pat
     shares = [row["auxiliary/longest_ending_here"] for row in rows if "auxiliary/longest_ending_here" in row]
     assert shares[-1] < shares[0]
     written = load_run(run.path).config.objectives["auxiliary"]
-    assert written == {"labels": {"longest_ending_here": 0, "witness": -1}, "weight": 0.5}
+    assert written == {
+        "labels": {"longest_ending_here": 0, "witness": -1},
+        "numbers": ["longest_ending_here"],
+        "weight": 0.5,
+    }
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"),
+    ("given", "said"),
     [
         ({}, r"auxiliary needs labels, such as \{'longest_ending_here': 0\}"),
-        ({"minimum": 0}, "unknown label of lis 'minimum'"),
-        ({"witness": 2}, r"reads witness from layer 2, but the model has layers 0\.\.1"),
-        ({"witness": 0.5}, "labels"),
-        ({"length": 0}, "auxiliary cannot read length: it is the same wherever lis has it"),
+        ({"labels": {"minimum": 0}}, "unknown label of lis 'minimum'"),
+        ({"labels": {"witness": 2}}, r"reads witness from layer 2, but the model has layers 0\.\.1"),
+        ({"labels": {"witness": 0.5}}, "labels"),
+        ({"labels": {"length": 0}, "numbers": ["length"]}, "length as a number: it is the same wherever lis has it"),
+        ({"labels": {"length": 0}, "numbers": ["witness"]}, "unknown label among auxiliary's 'witness'"),
     ],
 )
-def test_what_cannot_be_read_is_one_clear_line(labels: dict[str, Any], said: str) -> None:
-    given = {**SMALL, "objectives": {"next_token": {}, "auxiliary": {"labels": labels}}}
+def test_what_cannot_be_read_is_one_clear_line(given: dict[str, Any], said: str) -> None:
+    given = {**SMALL, "objectives": {"next_token": {}, "auxiliary": given}}
     with pytest.raises(ValueError, match=said) as raised:
         task_config("lis", given)
     assert "\n" not in str(raised.value)

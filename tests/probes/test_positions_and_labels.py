@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.probes.labels import DERIVED, is_labelled, label_names, labels
 from workbench.probes.positions import RULES, rows, rules_for
 from workbench.tasks import TASKS, Batch, Sequences, make
 from workbench.tasks.boxes_world import OBJECTS
+from workbench.tasks.labels import DERIVED, is_labelled, label_names, labels
 from workbench.util.seeds import generator
 
 SORT = make("sorting", q=9, min_length=2, max_length=4)

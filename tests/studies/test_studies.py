@@ -28,6 +28,7 @@ from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import over_seeds
 from workbench.runs import Run, list_runs, load_run
 from workbench.studies import (
+    DAY,
     GPU,
     PAPER,
     SMALL,
@@ -52,7 +53,7 @@ from workbench.studies.anew import judged_anew
 from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED, TUNING, group_name
 from workbench.studies.figures import by_dim, by_group, by_its_dims
 from workbench.studies.ledger import index_page, keep_earlier, study_page
-from workbench.studies.measures import AtCheckpoints, ByCondition, Inspect, Logged
+from workbench.studies.measures import AtCheckpoints, ByCondition, HalfRight, Inspect, Logged, OverTraining
 from workbench.studies.result import differences
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, write_json
@@ -553,6 +554,33 @@ def test_a_measure_by_a_condition_and_one_over_checkpoints(tmp_path: Path) -> No
     moments = AtCheckpoints(Inspect(("entropy",), n=4))(run)["entropy over training"]
     assert moments.dims[0] == "step" and list(moments.coords["step"]) == [*run.checkpoints()[:-1], 2]
     assert np.isfinite(moments.values).all()
+    minimum = Inspect(("minimum",), n=8, settings={"minimum": {"layer": 1}}, suffix=" later", controls=("mismatched",))
+    assert set(minimum(run)) == {"minimum later", "minimum later, mismatched"}
+
+
+@pytest.mark.parametrize(
+    ("right", "length"),
+    [
+        ((1.0, 0.9, 0.7, 0.3, 0.6), 25.0),  # half way from 0.7 to 0.3; what comes back later does not count
+        ((1.0, 0.5, 0.5, 0.49, 0.0), 20.0),
+        ((0.4, 1.0, 1.0, 1.0, 1.0), 0.0),
+        ((1.0, 0.9, 0.8, 0.7, 0.6), 40.0),  # the longest that was tested
+    ],
+)
+def test_the_length_up_to_which_half_are_right(right: tuple[float, ...], length: float, tmp_path: Path) -> None:
+    run = train("sort-standard", out=tmp_path / "run", progress=False, **tiny())
+    tested = {"length": [2, 10, 20, 30, 40]}
+    accuracy = Measurement("accuracy", np.array(right), ("length",), tested, "share")
+    measured = HalfRight(lambda _: {"accuracy": accuracy})(run)  # type: ignore[arg-type]
+    assert measured["half right up to"].values == pytest.approx(length) and measured["accuracy"] is accuracy
+
+
+def test_the_curve_of_a_run_that_reached_what_was_wanted_goes_on_to_the_end(tmp_path: Path) -> None:
+    settings = tiny(steps=10, eval_every=2, stop_at=0.0001)
+    run = train("chain-chacal", out=tmp_path / "run", progress=False, **settings)
+    assert run.step() == 2
+    curve = OverTraining()(run)["accuracy over training"]
+    assert list(curve.coords["step"]) == [2, 4, 6, 8, 10] and len(set(curve.values)) == 1
 
 
 # The zoo
@@ -618,7 +646,7 @@ def test_every_study_of_the_papers_has_both_scales_and_says_why_they_differ(name
     assert study.source is not None and all(n >= 3 for n in study.seeds.values())
     if study.runs:
         unpublished = {"property-heads", "state-tracking"}  # whose configurations no paper gives
-        assert set(study.runs) - {GPU} == ({SMALL} if name in unpublished else {SMALL, PAPER})
+        assert set(study.runs) - {DAY, GPU} == ({SMALL} if name in unpublished else {SMALL, PAPER})
         for scale in study.runs:
             planned = read_plan(study.plan(scale, 1)).runs
             assert not [one.setting for one in differences(study, scale, planned) if not one.why]

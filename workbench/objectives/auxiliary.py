@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from workbench.models import DecoderConfig
 from workbench.objectives import base
 from workbench.objectives.across_processes import mean_of_processes
 from workbench.tasks import Batch, Task, make
+from workbench.tasks.labels import is_labelled, labels
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 
@@ -25,11 +27,12 @@ SAMPLED = 256  # training sequences of which the mean and spread of a label are 
 class Auxiliary(base.Objective):
     """The mean loss of linear maps that read labels of the task's truth from residuals, times a weight.
 
-    A label of tokens (`Task.token_labels`) is classified, its loss the cross-entropy in nats. Any other is a number:
-    its loss is the squared error over the label's variance on training sequences, 1 where only its mean is known. The
-    maps train with the model and are not part of it; at positions where a label means nothing nothing is asked, nor of
-    batches of hints. A regression of partial sums from two heads of layer 2 is what lets 4 × 4 digits be multiplied
-    without a chain of thought (arXiv 2510.00184); there it reads heads, here a layer's residual.
+    The labels are those that probes decode (`workbench.tasks.labels`). A class has the cross-entropy in nats as its
+    loss, a set of classes (what is in a box) that of each class by itself, and what is named in `numbers` the squared
+    error over the label's variance on training sequences. The maps train with the model and are not part of it; at
+    positions where a label means nothing nothing is asked, nor of batches of hints. A regression of partial sums from
+    two heads of layer 2 is what lets 4 × 4 digits be multiplied without a chain of thought (arXiv 2510.00184); there it
+    reads heads, here a layer's residual.
     """
 
     name = "auxiliary"
@@ -42,6 +45,7 @@ class Auxiliary(base.Objective):
             default={},
             description="label of the task's truth -> the layer whose resid_post it is read from, −1 the last",
         )
+        numbers: tuple[str, ...] = Field((), description="of these labels, those read as numbers and not as classes")
         weight: float = Field(1.0, ge=0, description="how much their losses count beside the others")
 
     def __init__(self, config: DecoderConfig, **settings: Any) -> None:
@@ -66,50 +70,69 @@ class Auxiliary(base.Objective):
         self.task, self.of_label = task, _of_labels(task.name, task.model_dump_json())
         if not self.places:
             raise ValueError(f"auxiliary needs labels, such as {{{next(iter(self.of_label))!r}: 0}}: each with a layer")
+        for number in self.settings.numbers:
+            lookup(self.places, number, "label among auxiliary's")
         for label in self.places:
-            _, spread = lookup(self.of_label, label, f"label of {task.name}")
-            if label not in task.token_labels and not spread:
-                raise ValueError(f"auxiliary cannot read {label}: it is the same wherever {task.name} has it")
-            width = self.config.d_vocab if label in task.token_labels else 1
-            self.maps[label] = nn.Linear(self.config.d_model, width)
+            known = lookup(self.of_label, label, f"label of {task.name}")
+            if label in self.settings.numbers and not known.spread:
+                raise ValueError(f"auxiliary cannot read {label} as a number: {known.why_none(task)}")
+            self.maps[label] = nn.Linear(self.config.d_model, 1 if label in self.settings.numbers else known.classes)
 
     def forward(
         self, logits: Tensor, kept: Mapping[str, Tensor], batch: Batch
     ) -> tuple[Tensor, dict[str, float | Tensor]]:
         if batch.head != "main":
             return logits.new_zeros(()), {}
-        truth = self.task.truth(batch.tokens.cpu()).labels
+        truth = labels(self.task, batch.tokens.cpu())
         losses = {label: self._loss(label, kept[at], truth[label]) for label, at in self.places.items()}
         figures: dict[str, float | Tensor] = {f"auxiliary/{label}": loss.detach() for label, loss in losses.items()}
         return self.settings.weight * torch.stack(list(losses.values())).mean(), figures
 
     def _loss(
-        self, label: str, residual: Float[Tensor, "batch pos d_model"], values: Int[Tensor, "batch pos"]
+        self, label: str, residual: Float[Tensor, "batch pos d_model"], values: Int[Tensor, "batch pos *class"]
     ) -> Float[Tensor, ""]:
         values = values.to(residual.device)
-        there = values >= 0
-        read = self.maps[label](residual[there]).float()  # [label, class]
-        if label in self.task.token_labels:
-            total = nn.functional.cross_entropy(read, values[there], reduction="sum")
+        there = is_labelled(values)
+        read, wanted = self.maps[label](residual[there]).float(), values[there]  # [label, class]
+        if label in self.settings.numbers:
+            known = self.of_label[label]
+            total = (read[:, 0] - (wanted - known.mean) / known.spread).square().sum()
+        elif wanted.ndim == 2:
+            each = nn.functional.binary_cross_entropy_with_logits(read, wanted.to(read.dtype), reduction="none")
+            total = each.mean(1).sum()
         else:
-            mean, spread = self.of_label[label]
-            total = (read[:, 0] - (values[there] - mean) / spread).square().sum()
+            total = nn.functional.cross_entropy(read, wanted, reduction="sum")
         return total / mean_of_processes(there.sum()).clamp(min=1)
 
 
-@lru_cache(maxsize=32)
-def _of_labels(name: str, settings: str) -> dict[str, tuple[float, float]]:
-    """The mean and standard deviation of every label of a task, on a fixed sample of what it trains on.
+@dataclass(frozen=True)
+class _Label:
+    """What a fixed sample of training sequences says of a label: its classes, and its mean and spread as a number."""
 
-    Kept by the task's settings as text, as a plugin's task need not be hashable: a list of runs opens every config.
+    classes: int
+    mean: float = 0.0
+    spread: float = 0.0
+    is_set: bool = False
+
+    def why_none(self, task: Task) -> str:
+        return "it is a set of classes" if self.is_set else f"it is the same wherever {task.name} has it"
+
+
+@lru_cache(maxsize=32)
+def _of_labels(name: str, settings: str) -> dict[str, _Label]:
+    """Every label of a task, from a fixed sample of what it trains on.
+
+    A class may be any that a token, a position or the sample has. Kept by the task's settings as text, as a plugin's
+    task need not be hashable: a list of runs opens every config.
     """
     with torch.device("cpu"):  # a config is checked on the meta device, which has no numbers
         task = make(name, **json.loads(settings))
         tokens = task.sample(SAMPLED, generator(0, "auxiliary labels"), split="train").tokens
-        labels = task.truth(tokens).labels
         found = {}
-        for label, values in labels.items():
-            numbers = values[values >= 0].double()
-            if len(numbers):
-                found[label] = float(numbers.mean()), float(numbers.std(correction=0))
+        for label, values in labels(task, tokens).items():
+            if values.ndim == 3:
+                found[label] = _Label(values.shape[2], is_set=True)
+            elif len(seen := values[values >= 0].double()):
+                classes = max(len(task.vocabulary), task.n_ctx, int(seen.max()) + 1)
+                found[label] = _Label(classes, float(seen.mean()), float(seen.std(correction=0)))
     return found

@@ -49,11 +49,12 @@ from workbench.studies.from_file import study_from_file
 from workbench.studies.ledger import collect, keep_earlier, read_ledger, write_pages
 from workbench.studies.result import Result, check_question
 from workbench.studies.stored import read_json
-from workbench.studies.study import GPU, PAPER, SMALL, STUDY_FILE, Published, Source, Study, check_seeds
+from workbench.studies.study import DAY, GPU, PAPER, SMALL, STUDY_FILE, Published, Source, Study, check_seeds
 from workbench.training.sweeps.local import at_a_time
 from workbench.util.lookup import check_name, lookup
 
 __all__ = [
+    "DAY",
     "GPU",
     "PAPER",
     "REPORT",

@@ -41,6 +41,12 @@ AT_SMALL_SCALE: dict[str, str] = {
     "task.repetition": "a tenth of the training sequences repeat symbols, as in the paper's modified training set",
     "task.reading": "the root alone is the answer: learnt in fewer steps; published accuracies are of another measure",
 }
+AT_DAY_SCALE: dict[str, str] = {
+    **AT_SMALL_SCALE,
+    "bucket_steps": "sequences of like length together, which leaves little padding",
+    "model.initial_std.embedding": "about 1, as Flax, the paper's library, begins; with 0.02 wide models stay behind",
+    "model.initial_std.unembedding": "with the wider model, one over the square root of its width",
+}
 AT_GPU_SCALE: dict[str, str] = {
     "steps": "so few that all runs, side by side, take about ten minutes of one GPU",
     "warmup": "the same share of the steps",

@@ -13,7 +13,7 @@ from workbench.inspection.learning_curves import units_of
 from workbench.measurement import Measurement
 from workbench.runs import Run
 from workbench.studies.contrasts import Contrast
-from workbench.studies.reasons import AT_GPU_SCALE, AT_SMALL_SCALE
+from workbench.studies.reasons import AT_DAY_SCALE, AT_GPU_SCALE, AT_SMALL_SCALE
 from workbench.training.sweeps.plan import MOST_RUNS, Planned, in_digits, read_fields, read_plan
 from workbench.util.lookup import check_name, lookup
 from workbench.util.messages import brief
@@ -43,7 +43,7 @@ FRESH, BEGIN = "fresh", "begin"
 STUDY_FILE = "study.toml"
 """A copy of the study's own file, beside the folders of its scales."""
 
-BECAUSE: Mapping[Scale, Mapping[str, str]] = {SMALL: AT_SMALL_SCALE, GPU: AT_GPU_SCALE}
+BECAUSE: Mapping[Scale, Mapping[str, str]] = {SMALL: AT_SMALL_SCALE, DAY: AT_DAY_SCALE, GPU: AT_GPU_SCALE}
 
 
 class StudyStoppedError(Exception):

@@ -16,8 +16,6 @@ from workbench.tasks.pairs import two_of_a_block, with_other_value
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.ties import on_top
 
-DOUBLINGS = (2, 4, 8, 16)  # hops up of the labelled ancestors
-
 
 class PointerChain(Task):
     """Numbers in blocks of k: block 0 holds random values, block j the shuffled positions of block j−1.
@@ -43,9 +41,7 @@ class PointerChain(Task):
     The *depth* of a position is the length of its chain; the *hop* of an ancestor is how far up the chain it is.
     Accuracy is broken down by depth for `root`, by hop for `chain`.
 
-    Labels: `depth`, `parent` and `root_position` (positions), `root` (the root's value, a token), and `ancestor_2`,
-    `ancestor_4`, … (the position so many hops up the chain, as a token), which a standard layer after layer can double
-    (Theorem 1); where the chain is shorter there is none. Arrays:
+    Labels: `depth`, `parent` and `root_position` (positions), `root` (the root's value, a token). Arrays:
     `ancestors` `[batch, pos, hop]` (the position h hops up the chain, −1 where it has ended).
     Gold edges: hop h leads from a position to its h-th ancestor.
     """
@@ -54,7 +50,7 @@ class PointerChain(Task):
     summary: ClassVar[str] = "each token points to a parent in the block before; the answer is the root of its chain"
     former_groups: ClassVar[dict[str, str]] = {"depth": "hop"}
     unit: ClassVar[Literal["position"]] = "position"
-    token_labels: ClassVar[tuple[str, ...]] = ("root", *(f"ancestor_{hops}" for hops in DOUBLINGS))
+    token_labels: ClassVar[tuple[str, ...]] = ("root",)
 
     n: int = Field(64, ge=2, le=LONGEST, description="tokens in a sequence")
     k: int = Field(8, ge=1, description="tokens in a block; divides n")
@@ -150,13 +146,12 @@ class PointerChain(Task):
         depth = (ancestors >= 0).sum(-1)
         root = torch.where(depth > 0, ancestors.gather(2, (depth - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1), -1)
         value = torch.where(depth > 0, tokens.gather(1, root.clamp(min=0)), -1)
-        far = {f"ancestor_{hops}": ancestors[..., hops - 1] for hops in DOUBLINGS if hops <= ancestors.shape[-1]}
         return {
             "depth": torch.where(depth > 0, depth, -1),
             "parent": ancestors[..., 0],
             "root_position": root,
             "root": value,
-        } | far
+        }
 
     def accuracy_by_group(
         self, logits: Float[Tensor, "batch pos class"], batch: Batch, truth: Truth

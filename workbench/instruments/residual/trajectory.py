@@ -124,8 +124,7 @@ def _roles(capture: Capture, example: int, position: int) -> dict[str, int]:
     roles = {"own": int(batch.tokens[example, position])}
     if batch.targets.ndim == 2 and batch.loss_mask[example, position]:
         roles["target"] = int(batch.targets[example, position])
-    for label in capture.subject.task.token_labels:
-        token = int(truth.labels[label][example, position])
-        if token >= 0:
+    for label in capture.subject.task.token_labels:  # of fewer properties than there may be, not all are there
+        if label in truth.labels and (token := int(truth.labels[label][example, position])) >= 0:
             roles[label] = token
     return roles

@@ -1,4 +1,4 @@
-"""Labels that a probe can decode: those of a task's truth, and some made of the truth's other arrays.
+"""Labels that a probe decodes or an auxiliary target asks for: a task's truth, and some made of its other arrays.
 
 A label has a class at each position, `[batch, pos]`, or a set of classes, `[batch, pos, class]` of 0 and 1; −1 where it
 has no meaning. Every task has `token` (the token itself) and `position`. Beside the labels of the truth there are:
@@ -20,12 +20,12 @@ from functools import lru_cache
 from string import ascii_uppercase
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from workbench.probes.positions import asked_box, clause_ends
-from workbench.tasks import Task, Truth
+from workbench.tasks.base import Task
+from workbench.tasks.batch import Truth
 from workbench.util.seeds import generator
 
 TOKEN, POSITION = "token", "position"  # labels that every task has
@@ -63,6 +63,28 @@ def is_labelled(values: Int[Tensor, "batch pos *class"]) -> Tensor:
 def has_label(rows: Int[Tensor, "n *class"]) -> Tensor:
     """`[n]`: which rows have a value."""
     return is_labelled(rows[None])[0]
+
+
+def clause_ends(clause: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch pos"]:
+    """The last position of each clause of texts about boxes, from the label `clause`."""
+    following = torch.nn.functional.pad(clause[:, 1:], (0, 1), value=-1)
+    return (clause >= 0) & (clause != following)
+
+
+def asked_box(
+    task: Task, tokens: Int[Tensor, "batch pos"], clause: Int[Tensor, "batch pos"], box: str
+) -> Int[Tensor, " batch"]:
+    """The position at which a box is named after the text about boxes, where its contents are asked for; −1 if nowhere.
+
+    Raises:
+        ValueError: if the task has no such box.
+    """
+    words = task.vocabulary.ids
+    if "Box" not in words or box not in words:
+        raise ValueError(f"the inputs of {task.name} name no box {box!r}")
+    named = (tokens == words[box]) & (tokens.roll(1, dims=1) == words["Box"]) & (clause < 0)
+    named[:, 0] = False
+    return torch.where(named.any(1), named.long().argmax(1), -1)
 
 
 def _ancestors(task: Task, tokens: Tensor, truth: Truth) -> Labels:
