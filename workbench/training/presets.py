@@ -66,6 +66,28 @@ _BOXES: dict[str, Any] = {
     "learning_rate": 3e-3,
     "schedule": "onecycle",
 }
+_BOX_MOVES: dict[str, Any] = {  # the recipe of the study box-moves
+    "task": {"name": "box_moves", "min_moves": 8, "max_moves": 8},
+    "model": {
+        "n_layers": 2,
+        "d_model": 64,
+        "n_heads": 4,
+        "d_mlp": 128,
+        "positions": "rotary",
+        "initial_std": {"embedding": 0.5, "unembedding": "fan_in", "rest": "fan_in"},
+    },
+    "objectives": {"next_token": {}},
+    "steps": 6000,
+    "batch_size": 32,
+    "learning_rate": 1e-3,
+    "schedule": "constant",
+    "warmup": 100,
+    "curriculum": [{"min_moves": moves, "max_moves": moves} for moves in range(1, 8)],
+    "eval_every": 100,
+    "eval_size": 256,
+    "stop_at": 0.998,
+    "stop_on": "whole_answer",
+}
 _INCREMENT: dict[str, Any] = {
     "task": {"name": "increment", "max_length": 8, "test_max_length": 16, "skew": "uniform"},
     "model": {"n_layers": 4, "d_model": 64, "n_heads": 4, "positions": "none"},
@@ -162,6 +184,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "multiply-cot": merge(_MULTIPLY, {**_THOUGHT, "steps": 500}),
     "boxes-standard": _BOXES,
     "boxes-chacal": merge(_BOXES, {"model": {"attention": ["standard", "chacal"]}}),
+    "box-moves-standard": _BOX_MOVES,
+    "box-moves-chacal": merge(_BOX_MOVES, {"model": {"attention": ["standard", "chacal"]}}),
     "increment-standard": _INCREMENT,
     "increment-hints": merge(_INCREMENT, {"task": {"hints": ["carry"]}, "steps": 3600}),
     "increment-tempered": merge(_INCREMENT, {"model": {"attention": "tempered"}}),
