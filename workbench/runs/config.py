@@ -80,6 +80,13 @@ class RunConfig(Checked):
     weight_decay: float = Field(0.0, ge=0)
     beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's second-moment decay")
     clip: float = Field(1.0, gt=0, description="largest gradient norm")
+    average: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="decay of an exponential moving average of the weights, such as 0.998, which is then what is "
+        "evaluated and kept, in checkpoints and at the end; 0 for none",
+    )
     mixture: dict[str, float] = Field(
         default={}, description="output head -> its share of training; by default main and each hint equally"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -97,6 +98,7 @@ class TrainingRun:
         """
         config, learner = self.config, self.learner
         learner.step += 1
+        learner.update_average(config.average)
         learner.seconds = seconds
         learner.tokens += sum(batch.tokens.numel() for batch in batches)
         learner.figures |= figures
@@ -130,7 +132,7 @@ class TrainingRun:
         learner, config = self.learner, self.config
         target = None
         if self.processes.main:
-            figures = self.evaluation(learner.model, learner.device, learner.passed)
+            figures = self.evaluation(learner.evaluated, learner.device, learner.passed)
             row |= figures
             accuracy = figures.get("accuracy", -1.0)
             passed = levels_passed(config, learner.best, accuracy)
@@ -153,7 +155,7 @@ class TrainingRun:
         if self.processes.main:
             step = self.learner.step
             path = self.path / runs.CHECKPOINTS / f"step-{step}.safetensors"
-            runs.save_weights(self.learner.model, path, step, self.config)
+            runs.save_weights(self.learner.evaluated, path, step, self.config)
 
     def save(self) -> None:
         """Write the whole state, from which training can be resumed."""
@@ -184,7 +186,7 @@ class TrainingRun:
             }
         )
         self.log.sync()
-        runs.save_weights(learner.model, self.path / runs.WEIGHTS, learner.step, self.config)
+        runs.save_weights(learner.evaluated, self.path / runs.WEIGHTS, learner.step, self.config)
         forget_states(self.path)
 
     def opened(self) -> Run:
@@ -195,11 +197,12 @@ class TrainingRun:
 def check_size(config: RunConfig, device: torch.device) -> None:
     """Raise ValueError if the least that training must hold does not fit in this machine's memory.
 
-    It holds the weights, their gradients and two moments (on a GPU, only the weights pass through this memory), the
-    logits and residuals of a batch, and the sequences of an evaluation and of a finite training set's pools.
+    It holds the weights, their gradients, two moments and the average, if one is kept (on a GPU, only the weights pass
+    through this memory), the logits and residuals of a batch, and the sequences of an evaluation and of a finite
+    training set's pools.
     """
     model, task = config.model, config.make_task()
-    numbers = model.n_parameters * (4 if device.type == "cpu" else 1)
+    numbers = model.n_parameters * (4 + bool(config.average) if device.type == "cpu" else 1)
     numbers += config.batch_size * task.n_ctx * (model.d_vocab + model.n_layers * model.d_model)
     held = config.eval_size * task.bytes_each + memory_of_sets(task, config)
     check_memory(4 * numbers + held, "training this config")
@@ -213,7 +216,8 @@ def make_learner(config: RunConfig, device: torch.device) -> Learner:
     parameters = [p for module in (model, *objectives.values()) for p in module.parameters()]
     optimizer = make_optimizer(config, parameters)
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
-    return Learner(model, objectives, optimizer, device, scaler)
+    average = copy.deepcopy(model).requires_grad_(False) if config.average else None
+    return Learner(model, objectives, optimizer, device, scaler, average=average)
 
 
 def make_optimizer(config: RunConfig, parameters: Sequence[torch.Tensor]) -> torch.optim.Optimizer:
