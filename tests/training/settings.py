@@ -55,6 +55,8 @@ class Setting:
             fields["train_size"] = rng.choice((24, 1500))
         if rng.random() < 0.3:
             fields["average"] = 0.9
+        if alone and rng.random() < 0.3:
+            fields["optimizer"] = "muon"
         return Setting(kind, preset, fields, seeds=rng.randint(2, 3))
 
     @property

@@ -78,6 +78,9 @@ class RunConfig(Checked):
     schedule: Literal["cosine", "onecycle", "constant"] = "cosine"
     warmup: int = Field(50, ge=0, description="steps of linear warm-up (onecycle warms up over its first 30 %)")
     weight_decay: float = Field(0.0, ge=0)
+    optimizer: Literal["adamw", "muon"] = Field(
+        "adamw", description="muon is for the matrices of attention and MLPs, with AdamW for all else"
+    )
     beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's second-moment decay")
     clip: float = Field(1.0, gt=0, description="largest gradient norm")
     average: float = Field(

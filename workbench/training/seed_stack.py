@@ -20,9 +20,10 @@ from workbench.training.distributed import Processes
 from workbench.training.hint_mixing import Batches
 from workbench.training.loop import create, train_together
 from workbench.training.optimizer_step import autocast, needed, total_loss, under
+from workbench.training.optimizers import make_optimizer
 from workbench.training.presets import preset_config
 from workbench.training.state import Figures, Learner, only_trainer
-from workbench.training.training_run import TrainingRun, make_optimizer
+from workbench.training.training_run import TrainingRun
 
 
 def train_seeds(
@@ -83,6 +84,8 @@ def check_stackable(config: RunConfig, seeds: Sequence[int]) -> None:
         reason = "dropout draws other numbers for a stack than for a run; set model.dropout to 0"
     elif alone := next((name for name in config.objectives if not OBJECTIVES[name].stackable), None):
         reason = f"the objective {alone} looks at the sequences of each run; train the seeds one by one"
+    elif config.optimizer == "muon":
+        reason = "muon takes one matrix after the other; train the seeds one by one"
     elif config.accumulate > 1:
         reason = "accumulate saves the memory that a stack takes; set it to 1"
     elif config.precision == "float16":

@@ -30,6 +30,8 @@ KEPT = 2  # the number of states kept: the last, and the one before in case the 
 LIVE = "live."  # prefix, in a state, of the weights that train where `runs.MODEL` has their average
 PROGRESS = ("step", "seconds", "tokens", "figures", "best", "passed", "scaler")  # what a state holds beside tensors
 
+ADAMW, MUON = ("exp_avg", "exp_avg_sq", "step"), ("momentum_buffer",)  # what each keeps of a parameter
+
 
 class TrainingError(RuntimeError):
     """Training could not go on; the message says where it stopped and what was kept."""
@@ -101,8 +103,8 @@ class Learner:
 
     @cached_property
     def parameters(self) -> list[nn.Parameter]:
-        """The parameters that the optimizer changes: the model's, then the objectives'."""
-        return [p for module in (self.model, *self.objectives.values()) for p in module.parameters()]
+        """The parameters that the optimizer changes, in its order."""
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
 
     def save(self, run: Path, processes: Processes, noted: Mapping[str, str] | None = None) -> None:
         """Write the whole state; training that is resumed from it equals training that never stopped, bit for bit.
@@ -179,10 +181,13 @@ class Learner:
         expected = {} if self.average is None else runs.weights_of(self.model, LIVE)
         for name, objective in self.objectives.items():
             expected |= runs.weights_of(objective, f"objective.{name}.")
-        for index, parameter in enumerate(self.parameters):
-            moments = {f"optimizer.{index}.{key}": parameter for key in ("exp_avg", "exp_avg_sq")}
-            if moments.keys() & tensors.keys():
-                expected |= moments | {f"optimizer.{index}.step": torch.zeros(())}
+        moments = [
+            MUON if "momentum" in group else ADAMW for group in self.optimizer.param_groups for _ in group["params"]
+        ]
+        for index, (parameter, names) in enumerate(zip(self.parameters, moments, strict=True)):
+            of_one = {f"optimizer.{index}.{x}": torch.zeros(()) if x == "step" else parameter for x in names}
+            if of_one.keys() & tensors.keys():
+                expected |= of_one
         return expected
 
 

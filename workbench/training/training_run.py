@@ -21,8 +21,8 @@ from workbench.training.early_stopping import stop_event
 from workbench.training.environment import environment, peak_megabytes
 from workbench.training.evaluation import OF_CURRICULUM, Evaluation
 from workbench.training.hint_mixing import Batches, sizes
-from workbench.training.learning_rate import learning_rate
 from workbench.training.log import Log
+from workbench.training.optimizers import block_matrices, make_optimizer
 from workbench.training.state import Figures, Learner, forget_states, not_finite
 from workbench.training.training_set import epochs, memory_of_sets
 from workbench.util.memory import check_memory
@@ -214,21 +214,10 @@ def make_learner(config: RunConfig, device: torch.device) -> Learner:
         model = Decoder(config.model, generator(config.seed, "weights")).to(device, config.dtype)
         objectives = {name: term.to(device, config.dtype) for name, term in config.make_objectives().items()}
     parameters = [p for module in (model, *objectives.values()) for p in module.parameters()]
-    optimizer = make_optimizer(config, parameters)
+    optimizer = make_optimizer(config, parameters, block_matrices(model) if config.optimizer == "muon" else ())
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
     average = copy.deepcopy(model).requires_grad_(False) if config.average else None
     return Learner(model, objectives, optimizer, device, scaler, average=average)
-
-
-def make_optimizer(config: RunConfig, parameters: Sequence[torch.Tensor]) -> torch.optim.Optimizer:
-    """AdamW, in its fused form: one kernel for all parameters."""
-    return torch.optim.AdamW(
-        parameters,
-        lr=learning_rate(config, 0),
-        betas=(0.9, config.beta2),
-        weight_decay=config.weight_decay,
-        fused=True,
-    )
 
 
 def _writer_class() -> Any:
