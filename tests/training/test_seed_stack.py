@@ -30,6 +30,10 @@ STACKS: dict[str, tuple[str, dict[str, Any]]] = {
         "chain-standard",
         {"batch_size": 4, "model": {**SMALL, "positions": "sinusoidal", "activation": "gelu_tanh"}},
     ),
+    "positions that are shifted": (
+        "sort-standard",
+        {"batch_size": 4, "model": {**SMALL, "positions": "learned"}, "shift_positions": True},
+    ),
     "as Llama": (
         "chain-chacal",
         {

@@ -21,6 +21,7 @@ from pydantic import (
 from workbench import tasks
 from workbench.models import MODELS, DecoderConfig, OwnModelConfig
 from workbench.models.config import fit_attention
+from workbench.models.positions import POSITIONS
 from workbench.objectives import OBJECTIVES, Objective
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
@@ -73,6 +74,11 @@ class RunConfig(Checked):
     )
     curriculum_at: float = Field(
         0.97, gt=0, le=1, description="held-out accuracy at which the next step of the curriculum follows"
+    )
+    shift_positions: bool = Field(
+        False,
+        description="each training sequence begins at a random position of the context, so that positions beyond "
+        "training lengths are trained too; for learned and sinusoidal positions",
     )
     learning_rate: float = Field(1e-3, gt=0)
     schedule: Literal["cosine", "onecycle", "constant"] = "cosine"
@@ -207,6 +213,11 @@ class RunConfig(Checked):
             raise ValueError(f"model.d_vocab is {self.model.d_vocab}, but the task has {len(task.vocabulary)} tokens")
         if self.model.n_ctx < task.n_ctx:
             raise ValueError(f"model.n_ctx is {self.model.n_ctx}, but the task makes {task.n_ctx} tokens")
+        if self.shift_positions and POSITIONS[self.model.positions].add is None:
+            raise ValueError(
+                f"shift_positions changes nothing where model.positions is {self.model.positions}: leave it out, or "
+                "choose learned or sinusoidal positions, which are added to embeddings"
+            )
 
     def _check_mixture(self, task: Task) -> None:
         for head, share in self.mixture.items():

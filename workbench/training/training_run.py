@@ -44,6 +44,7 @@ class TrainingRun:
         self.task = config.make_task()
         self.learner = make_learner(config, processes.device)
         self._check_shares()
+        self._check_room()
         self.evaluation = Evaluation(self.task, config)
         self.board = path / "tensorboard" if tensorboard and processes.main else None
         if tensorboard:
@@ -60,6 +61,17 @@ class TrainingRun:
             for name, objective in self.learner.objectives.items():
                 if n < objective.least_batch:
                     raise ValueError(f"{name} needs {objective.least_batch} sequences of {head} in a step, not {n}")
+
+    def _check_room(self) -> None:
+        """Raise ValueError if positions are to be shifted and sequences fill the context."""
+        if not self.config.shift_positions:
+            return
+        drawn, n_ctx = self.task.sample(16, generator(self.config.seed, "room"), split="train"), self.config.model.n_ctx
+        if int(self.task.lengths(drawn.tokens).min()) >= n_ctx:
+            raise ValueError(
+                f"shift_positions has no room: sequences have {n_ctx} tokens, and the context is as long; make "
+                "model.n_ctx larger"
+            )
 
     @contextmanager
     def begin(self, problems: Sequence[str] = (), resumed: bool = False) -> Iterator[None]:
