@@ -247,8 +247,11 @@ class RunConfig(Checked):
             return
         for number, (settings, easier) in enumerate(zip(self.curriculum, self.curriculum_tasks(), strict=True), 1):
             alike = easier.vocabulary.words == task.vocabulary.words and easier.heads == task.heads
-            if not alike or easier.n_ctx > task.n_ctx:
-                raise ValueError(f"curriculum, step {number}: {settings} needs other tokens, heads or a longer context")
+            if not alike:
+                raise ValueError(f"curriculum, step {number}: {settings} needs other tokens or heads")
+            if easier.n_ctx > self.model.n_ctx:
+                needed = f"a longer context: set model.n_ctx to {easier.n_ctx} or more"
+                raise ValueError(f"curriculum, step {number}: {settings} needs {needed}")
             if easier.model_dump() == task.model_dump():
                 raise ValueError(f"curriculum, step {number}: {settings} changes nothing of the task; leave it out")
         if self.train_size is not None:

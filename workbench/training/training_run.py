@@ -215,7 +215,8 @@ def check_size(config: RunConfig, device: torch.device) -> None:
     """
     model, task = config.model, config.make_task()
     numbers = model.n_parameters * (4 + bool(config.average) if device.type == "cpu" else 1)
-    numbers += config.batch_size * task.n_ctx * (model.d_vocab + model.n_layers * model.d_model)
+    longest = max(one.n_ctx for one in (task, *config.curriculum_tasks()))
+    numbers += config.batch_size * longest * (model.d_vocab + model.n_layers * model.d_model)
     held = config.eval_size * task.bytes_each + memory_of_sets(task, config)
     check_memory(4 * numbers + held, "training this config")
 
