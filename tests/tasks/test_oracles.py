@@ -213,9 +213,11 @@ def test_the_witness_of_lis_is_an_increasing_subsequence_of_the_answers_length()
         assert chosen == sorted(set(chosen)) and len(chosen) == int(dp.max()) == int(row[-1])
 
 
-@pytest.mark.parametrize("mode", ["plain", "pause", "chain_of_thought"])
-def test_multiplication_against_python_integers(mode: str) -> None:
-    task = tasks.make("multiplication", digits=4, mode=mode)
+@pytest.mark.parametrize(
+    "settings", [{}, {"mode": "pause"}, *({"mode": "chain_of_thought", "thoughts_removed": n} for n in (0, 9, 46))]
+)
+def test_multiplication_against_python_integers(settings: dict[str, Any]) -> None:
+    task = tasks.make("multiplication", digits=4, **settings)
     batch = task.sample(N, generator(6))
     truth = task.truth(batch.tokens)
     for i, (question, rest) in enumerate(answers(task, batch)):

@@ -20,6 +20,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("increment", {"max_length": 5, "reversed": False}),
     ("multiplication", {"digits": 2}),
     ("multiplication", {"digits": 3, "mode": "chain_of_thought"}),
+    ("multiplication", {"digits": 3, "mode": "chain_of_thought", "thoughts_removed": 4}),
     ("arithmetic", {"operators": 3}),
     ("arithmetic", {"operators": 3, "mode": "chain_of_thought", "brackets": "always"}),
     ("arithmetic", {"operators": 2, "min_operators": 1, "mode": "pause"}),

@@ -54,7 +54,11 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"states_of": "A5", "length": 5, "test_length": 3},
     ],
     "dyck": [{}, {"kinds": 1, "depth": 6}, {"kinds": 4, "depth": 1, "length": 12}],
-    "multiplication": [{"digits": 3, "mode": mode} for mode in ("plain", "pause", "chain_of_thought")],
+    "multiplication": [
+        *({"digits": 3, "mode": mode} for mode in ("plain", "pause", "chain_of_thought")),
+        {"digits": 2, "mode": "chain_of_thought", "thoughts_removed": 5},
+        {"digits": 2, "mode": "chain_of_thought", "thoughts_removed": 8},
+    ],
 }
 CASES = [(name, settings) for name in TASKS for settings in SETTINGS.get(name, [{}])]
 each_task = pytest.mark.parametrize("task", [tasks.make(name, **s) for name, s in CASES], ids=[str(c) for c in CASES])
@@ -129,6 +133,12 @@ def test_how_a_run_s_own_test_is_drawn_names_the_lengths_that_it_has(task: Task)
         ("sorting", {"test_max_length": 4}, "test_max_length=4"),
         ("sorting", {"repetition": 2}, "repetition"),
         ("multiplication", {"n_pause": -1}, "n_pause"),
+        ("multiplication", {"thoughts_removed": 1}, "in mode plain there is no thought"),
+        (
+            "multiplication",
+            {"mode": "chain_of_thought", "thoughts_removed": 9},
+            "thoughts_removed=9 is more than the thought's 8 tokens",
+        ),
         ("boxes", {"n_objects": 101}, "less than or equal to 100"),
         ("boxes", {"n_boxes": 26, "n_objects": 50}, "26 boxes of 3 items need 78 names, but n_objects is 50"),
         ("boxes", {"min_operations": 5, "max_operations": 4}, "min_operations <= max_operations"),

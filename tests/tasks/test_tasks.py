@@ -224,6 +224,26 @@ class TestMultiplication:
             task = make("multiplication", digits=2, mode=mode)
             drawn = f"{mode:20}" + " ".join(task.words(task.parse("12 * 34").tokens[0]))
             assert drawn in (type(task).__doc__ or "")
+        for removed in (3, 8):
+            task = make("multiplication", mode="chain_of_thought", thoughts_removed=removed)
+            assert f"        {' '.join(task.words(task.parse('12 * 34').tokens[0]))}\n" in (type(task).__doc__ or "")
+
+    @pytest.mark.parametrize("removed", range(9))
+    def test_a_thought_without_its_beginning_keeps_the_rest_and_the_truth_of_it(self, removed: int) -> None:
+        whole, task = (make("multiplication", mode="chain_of_thought", thoughts_removed=n) for n in (0, removed))
+        (before, after), asked = (one.sample(9, generator(1)) for one in (whole, task)), 6
+        kept = [*range(asked), *range(asked + removed, before.tokens.shape[1])]
+        assert torch.equal(after.tokens, before.tokens[:, kept]) and after.tokens.shape[1] == task.n_ctx
+        # The last token that is there still has predicted what comes next: the sign || now the rest of the thought.
+        assert torch.equal(after.targets[:, asked:], before.targets[:, asked + removed :])
+        assert after.targets[:, asked - 1].tolist() == before.tokens[:, asked + removed].tolist()
+        assert after.loss_mask.sum(1).tolist() == [8 - removed + 1 + 4] * 9
+        first, second = whole.truth(before.tokens), task.truth(after.tokens)
+        assert all(torch.equal(second.labels[name], first.labels[name][:, kept]) for name in first.labels)
+        assert all(torch.equal(second.arrays[name], first.arrays[name]) for name in first.arrays)
+        assert torch.equal(second.edges[:, 2], first.edges[:, 2] - removed)
+        assert torch.equal(second.edges[:, [0, 1, 3]], first.edges[:, [0, 1, 3]])
+        assert torch.equal(task.is_test(after.tokens), whole.is_test(before.tokens))
 
     def test_pauses_are_not_scored_and_share_one_token(self) -> None:
         task = make("multiplication", mode="pause", n_pause=4)

@@ -53,6 +53,10 @@ class Setting:
             fields["checkpoint_at"] = [0.2, 0.4]
         if rng.random() < 0.4:
             fields["train_size"] = rng.choice((24, 1500))
+        if rng.random() < 0.3:
+            fields["average"] = 0.9
+        if alone and rng.random() < 0.3:
+            fields["optimizer"] = "muon"
         return Setting(kind, preset, fields, seeds=rng.randint(2, 3))
 
     @property

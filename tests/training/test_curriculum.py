@@ -13,6 +13,7 @@ import workbench
 from tests.training.killed import check_resumed, train_until_killed
 from workbench.runs import load_run
 from workbench.training import preset_config
+from workbench.training.evaluation import Evaluation
 from workbench.training.training_run import TrainingRun
 from workbench.util.files import load_tensors, save_tensors
 
@@ -117,6 +118,33 @@ def test_a_config_from_before_there_was_a_curriculum_has_none(tmp_path: Path) ->
     del written["curriculum"], written["curriculum_at"]
     (run.path / "config.json").write_text(json.dumps(written))
     assert load_run(run.path).config.curriculum == ()
+
+
+INTERNALISED: dict[str, Any] = {
+    "task": {"name": "multiplication", "digits": 2, "mode": "chain_of_thought", "thoughts_removed": 8},
+    "model": {**SMALL["model"], "n_ctx": 19},
+    "curriculum": [{"thoughts_removed": n} for n in (0, 4)],
+    "eval_decoded": 8,
+}
+
+
+def test_thoughts_are_removed_token_by_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scored = drawn(monkeypatch)
+    run = workbench.train(config(**INTERNALISED), tmp_path / "run", progress=False)
+    assert scored == [13] * 10 + [9] * 10 + [5] * 30, "8, 4 and 0 tokens of a thought, and #### with 4 digits"
+    last = rows(run.path)[-2]
+    figures = Evaluation(run.task(), run.config)(run.model(), torch.device("cpu"), 2)  # type: ignore[arg-type]
+    assert {name: last[name] for name in figures} == pytest.approx(figures), "of the question alone, without a thought"
+
+
+def test_a_run_that_was_killed_while_thoughts_are_removed_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    train_until_killed(config(**INTERNALISED), tmp_path / "killed", 16)
+    check_resumed(config(**INTERNALISED), tmp_path / "killed", tmp_path / "whole")
+
+
+def test_a_step_with_longer_sequences_than_the_task_says_how_long_the_context_must_be() -> None:
+    with pytest.raises(ValueError, match=r"curriculum, step 1: .* a longer context: set model.n_ctx to 19 or more"):
+        config(**{**INTERNALISED, "model": SMALL["model"]})
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,10 @@ STACKS: dict[str, tuple[str, dict[str, Any]]] = {
         "chain-standard",
         {"batch_size": 4, "model": {**SMALL, "positions": "sinusoidal", "activation": "gelu_tanh"}},
     ),
+    "positions that are shifted": (
+        "sort-standard",
+        {"batch_size": 4, "model": {**SMALL, "positions": "learned"}, "shift_positions": True},
+    ),
     "as Llama": (
         "chain-chacal",
         {
@@ -193,6 +197,7 @@ def test_a_run_whose_loss_breaks_does_not_take_the_others_with_it(tmp_path: Path
     [
         (2, {"model": {"dropout": 0.1}}, "dropout draws other numbers"),
         (2, {"accumulate": 2}, "accumulate saves the memory"),
+        (2, {"optimizer": "muon"}, "muon takes one matrix after the other"),
         (2, {"precision": "float16"}, "float16 scales the loss"),
         ([1, 1], {}, r"a seed is there twice in \[1, 1\]"),
         (0, {}, "there is no seed"),

@@ -154,10 +154,14 @@ class Decoder(Generation):
     def forward(self, tokens: Tensor, head: str = "main") -> Tensor: ...
     @overload
     def forward(
-        self, tokens: Tensor, head: str = "main", *, keep: Sequence[str]
+        self, tokens: Tensor, head: str = "main", *, keep: Sequence[str], start: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]: ...
     def forward(
-        self, tokens: Int[Tensor, "batch pos"], head: str = "main", keep: Sequence[str] | None = None
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        head: str = "main",
+        keep: Sequence[str] | None = None,
+        start: Int[Tensor, " batch"] | None = None,
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
         """Logits `[batch, pos, class]`; with `keep`, also the activations of those names.
 
@@ -165,6 +169,7 @@ class Decoder(Generation):
             tokens: `[batch, pos]`, pos at most n_ctx.
             head: `main`, or one of the config's extra heads.
             keep: names of activations, as TransformerLens calls them (see `activation_names`).
+            start: the position at which each sequence begins, by default 0; for positions that are added to embeddings.
 
         Raises:
             ValueError: if the tokens do not fit the vocabulary or the context, or a name does not exist.
@@ -175,7 +180,7 @@ class Decoder(Generation):
                 f"no activation {sorted(unknown)[0]!r} to keep; there is: {', '.join(self.activation_names)}"
             )
         kept = {}
-        for name, final in self.walk(tokens):
+        for name, final in self.walk(tokens, start=start):
             if keep is not None and name in keep:
                 kept[name] = final
         logits = self._head(head)(final)
@@ -187,7 +192,7 @@ class Decoder(Generation):
         return self.config.activation_names
 
     def walk(
-        self, tokens: Int[Tensor, "batch pos"], cache: Cache | None = None
+        self, tokens: Int[Tensor, "batch pos"], cache: Cache | None = None, start: Int[Tensor, " batch"] | None = None
     ) -> Iterator[tuple[str, Float[Tensor, "batch pos d_model"]]]:
         """Yield each named activation when it is computed, in order; the forward pass stops where the iteration does.
 
@@ -199,6 +204,8 @@ class Decoder(Generation):
         if self.position_embedding is not None:
             n_new = tokens.shape[1]
             at = torch.arange(n_new, device=tokens.device) if cache is None else cache.positions(n_new)
+            if start is not None:  # padding may lie behind the context's end, where there is no position for it
+                at = (start[:, None] + at).clamp(max=self.config.n_ctx - 1)
             x = x + self.position_embedding(at)
         x = self.dropout(x)
         lengths = self.input_lengths(tokens, cache)

@@ -21,6 +21,7 @@ from pydantic import (
 from workbench import tasks
 from workbench.models import MODELS, DecoderConfig, OwnModelConfig
 from workbench.models.config import fit_attention
+from workbench.models.positions import POSITIONS
 from workbench.objectives import OBJECTIVES, Objective
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
@@ -74,12 +75,27 @@ class RunConfig(Checked):
     curriculum_at: float = Field(
         0.97, gt=0, le=1, description="held-out accuracy at which the next step of the curriculum follows"
     )
+    shift_positions: bool = Field(
+        False,
+        description="each training sequence begins at a random position of the context, so that positions beyond "
+        "training lengths are trained too; for learned and sinusoidal positions",
+    )
     learning_rate: float = Field(1e-3, gt=0)
     schedule: Literal["cosine", "onecycle", "constant"] = "cosine"
     warmup: int = Field(50, ge=0, description="steps of linear warm-up (onecycle warms up over its first 30 %)")
     weight_decay: float = Field(0.0, ge=0)
+    optimizer: Literal["adamw", "muon"] = Field(
+        "adamw", description="muon is for the matrices of attention and MLPs, with AdamW for all else"
+    )
     beta2: float = Field(0.98, ge=0, lt=1, description="AdamW's second-moment decay")
     clip: float = Field(1.0, gt=0, description="largest gradient norm")
+    average: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="decay of an exponential moving average of the weights, such as 0.998, which is then what is "
+        "evaluated and kept, in checkpoints and at the end; 0 for none",
+    )
     mixture: dict[str, float] = Field(
         default={}, description="output head -> its share of training; by default main and each hint equally"
     )
@@ -197,6 +213,11 @@ class RunConfig(Checked):
             raise ValueError(f"model.d_vocab is {self.model.d_vocab}, but the task has {len(task.vocabulary)} tokens")
         if self.model.n_ctx < task.n_ctx:
             raise ValueError(f"model.n_ctx is {self.model.n_ctx}, but the task makes {task.n_ctx} tokens")
+        if self.shift_positions and POSITIONS[self.model.positions].add is None:
+            raise ValueError(
+                f"shift_positions changes nothing where model.positions is {self.model.positions}: leave it out, or "
+                "choose learned or sinusoidal positions, which are added to embeddings"
+            )
 
     def _check_mixture(self, task: Task) -> None:
         for head, share in self.mixture.items():
@@ -226,8 +247,11 @@ class RunConfig(Checked):
             return
         for number, (settings, easier) in enumerate(zip(self.curriculum, self.curriculum_tasks(), strict=True), 1):
             alike = easier.vocabulary.words == task.vocabulary.words and easier.heads == task.heads
-            if not alike or easier.n_ctx > task.n_ctx:
-                raise ValueError(f"curriculum, step {number}: {settings} needs other tokens, heads or a longer context")
+            if not alike:
+                raise ValueError(f"curriculum, step {number}: {settings} needs other tokens or heads")
+            if easier.n_ctx > self.model.n_ctx:
+                needed = f"a longer context: set model.n_ctx to {easier.n_ctx} or more"
+                raise ValueError(f"curriculum, step {number}: {settings} needs {needed}")
             if easier.model_dump() == task.model_dump():
                 raise ValueError(f"curriculum, step {number}: {settings} changes nothing of the task; leave it out")
         if self.train_size is not None:

@@ -20,21 +20,25 @@ class Batch:
             `[batch, pos, class]` bool holds a set of classes. Already shifted: position t's target is at t.
         loss_mask: `[batch, pos]` bool, true where a position is scored.
         head: the output head that predicts the targets.
+        start: the position at which each sequence begins, where training shifts them; by default all begin at 0.
     """
 
     tokens: Int[Tensor, "batch pos"]
     targets: Tensor
     loss_mask: Bool[Tensor, "batch pos"]
     head: str = "main"
+    start: Int[Tensor, " batch"] | None = None
 
     def __len__(self) -> int:
         return self.tokens.shape[0]
 
     def to(self, device: torch.device | str) -> Batch:
-        return Batch(self.tokens.to(device), self.targets.to(device), self.loss_mask.to(device), self.head)
+        start = None if self.start is None else self.start.to(device)
+        return Batch(self.tokens.to(device), self.targets.to(device), self.loss_mask.to(device), self.head, start)
 
     def __getitem__(self, index: slice | Tensor) -> Batch:
-        return Batch(self.tokens[index], self.targets[index], self.loss_mask[index], self.head)
+        start = None if self.start is None else self.start[index]
+        return Batch(self.tokens[index], self.targets[index], self.loss_mask[index], self.head, start)
 
     @staticmethod
     def next_token(

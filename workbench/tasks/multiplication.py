@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Bool, Int
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.answers import after_mark
@@ -33,7 +33,11 @@ class Multiplication(Task):
 
     The chain of thought lists the partial products, each shifted by its place, with the running sum in parentheses
     after each but the first and the last. The loss is on what follows ####, in chain_of_thought on what follows ||;
-    pause tokens are never scored.
+    pause tokens are never scored. A thought may lack its beginning (`thoughts_removed`), so that a model can learn to
+    do without, a few tokens after the other (Deng and others 2024, arXiv 2405.14838): 3 and all 8 of them left out are
+
+        2 1 * 4 3 || + 0 6 3 0 #### 8 0 4 0
+        2 1 * 4 3 || #### 8 0 4 0
 
     Labels, at the position that predicts a digit of the product: `digit` (its place, 0 is the lowest), `carry` (what
     the schoolbook column sum carries into that place), `operations` (how many digit products the column adds, as in
@@ -50,6 +54,20 @@ class Multiplication(Task):
     digits: int = Field(2, ge=1, le=100, description="digits of each operand")
     mode: Literal["plain", "pause", "chain_of_thought"] = Field("plain", description="what stands before the answer")
     n_pause: int = Field(2, ge=0, le=LONGEST, description="pause tokens between their delimiters, in mode pause")
+    thoughts_removed: int = Field(
+        0, ge=0, description="tokens left out at the beginning of the thought, in mode chain_of_thought"
+    )
+
+    @model_validator(mode="after")
+    def _thought_is_as_long(self) -> Self:
+        if not self.thoughts_removed:
+            return self
+        if self.mode != "chain_of_thought":
+            raise ValueError(f"thoughts_removed is of mode chain_of_thought; in mode {self.mode} there is no thought")
+        one = torch.ones(1, self.digits, dtype=torch.long)
+        if self.thoughts_removed > (length := _work(one, one)[0].shape[1]):
+            raise ValueError(f"thoughts_removed={self.thoughts_removed} is more than the thought's {length} tokens")
+        return self
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -114,7 +132,7 @@ class Multiplication(Task):
         if self.mode == "pause":
             parts.append(mark(_PAUSE_START, *[_PAUSE] * self.n_pause, _PAUSE_END))
         if self.mode == "chain_of_thought":
-            parts += [mark(_THOUGHT), thought]
+            parts += [mark(_THOUGHT), thought[:, self.thoughts_removed :]]
         return torch.cat([*parts, mark(_ANSWER), sums[:, -1]], dim=1)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:

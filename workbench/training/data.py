@@ -25,7 +25,7 @@ def training_batches(
     """The batches from step `first` to the run's end, drawn by this process or by the config's worker processes.
 
     They are fresh, or those of the config's finite training set. With `bucket_steps`, the sequences of so many steps
-    are dealt to these steps anew, by length.
+    are dealt to these steps anew, by length. With `shift_positions`, each begins at a position of its own.
 
     Args:
         task: the task.
@@ -37,7 +37,7 @@ def training_batches(
     batches = _as_drawn(task, config, begin, passed)
     if config.bucket_steps > 1:
         batches = islice(_by_length(task, config, batches, begin), first - begin, None)
-    return batches
+    return _shifted(task, config, batches, first) if config.shift_positions else batches
 
 
 def _as_drawn(task: Task, config: RunConfig, first: int, passed: Callable[[], int]) -> Iterator[Batches]:
@@ -76,6 +76,18 @@ def _by_length(task: Task, config: RunConfig, batches: Iterator[Batches], first:
         for step in several:
             yield tuple(dealt[batch.head].pop() for batch in step)
         first += config.bucket_steps
+
+
+def _shifted(task: Task, config: RunConfig, batches: Iterator[Batches], first: int) -> Iterator[Batches]:
+    """The same sequences, each beginning at a position drawn from those that leave room for all of it."""
+    for step, of_step in enumerate(batches, first):
+        shifted = []
+        for batch in of_step:
+            room = config.model.n_ctx - task.lengths(batch.tokens) + 1
+            draws = generator(config.seed, "positions", step, batch.head)
+            shares = torch.rand(len(batch), generator=draws, dtype=torch.float64)
+            shifted.append(replace(batch, start=(shares * room).long()))
+        yield tuple(shifted)
 
 
 def _of_curriculum(task: Task, config: RunConfig, first: int, passed: Callable[[], int]) -> Iterator[Batches]:

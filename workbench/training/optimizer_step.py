@@ -64,7 +64,7 @@ class Step:
         if self.config.accumulate > 1:
             return self._backward_in_parts(batch, share)
         with self._draws(batch.head), autocast(self.learner.device, self.config.precision):
-            logits, kept = self.learner.model(batch.tokens, batch.head, keep=self.keep)
+            logits, kept = self.learner.model(batch.tokens, batch.head, keep=self.keep, start=batch.start)
             loss, figures = total_loss(self.learner.objectives, logits, kept, batch)
         self.learner.scaler.scale(loss * share).backward()
         return loss.detach(), figures
@@ -91,7 +91,7 @@ class Step:
         # First pass: what the objectives read, without a graph.
         for number, part in enumerate(parts):
             with torch.no_grad(), self._draws(part.head, number), autocast(self.learner.device, self.config.precision):
-                logits, kept = model(part.tokens, part.head, keep=self.keep)
+                logits, kept = model(part.tokens, part.head, keep=self.keep, start=part.start)
             outputs.append([logits, *(kept[name] for name in self.keep)])
         # The loss of the whole batch, and its gradient with respect to what was read.
         read = [torch.cat(pieces).requires_grad_() for pieces in zip(*outputs, strict=True)]
@@ -102,7 +102,7 @@ class Step:
         # Second pass, with the dropout of the first: each part carries its rows of that gradient back.
         for number, part in enumerate(parts):
             with self._draws(part.head, number), autocast(self.learner.device, self.config.precision):
-                logits, kept = model(part.tokens, part.head, keep=self.keep)
+                logits, kept = model(part.tokens, part.head, keep=self.keep, start=part.start)
             written = [logits, *(kept[name] for name in self.keep)]
             rows = slice(number * size, number * size + len(part))
             used = [(x, whole.grad[rows]) for x, whole in zip(written, read, strict=True) if whole.grad is not None]

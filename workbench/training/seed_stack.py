@@ -20,9 +20,10 @@ from workbench.training.distributed import Processes
 from workbench.training.hint_mixing import Batches
 from workbench.training.loop import create, train_together
 from workbench.training.optimizer_step import autocast, needed, total_loss, under
+from workbench.training.optimizers import make_optimizer
 from workbench.training.presets import preset_config
 from workbench.training.state import Figures, Learner, only_trainer
-from workbench.training.training_run import TrainingRun, make_optimizer
+from workbench.training.training_run import TrainingRun
 
 
 def train_seeds(
@@ -83,6 +84,8 @@ def check_stackable(config: RunConfig, seeds: Sequence[int]) -> None:
         reason = "dropout draws other numbers for a stack than for a run; set model.dropout to 0"
     elif alone := next((name for name in config.objectives if not OBJECTIVES[name].stackable), None):
         reason = f"the objective {alone} looks at the sequences of each run; train the seeds one by one"
+    elif config.optimizer == "muon":
+        reason = "muon takes one matrix after the other; train the seeds one by one"
     elif config.accumulate > 1:
         reason = "accumulate saves the memory that a stack takes; set it to 1"
     elif config.precision == "float16":
@@ -111,9 +114,11 @@ class _Loss(nn.Module):
         self.model, self.terms = learner.model, nn.ModuleDict(learner.objectives)
         self.keep = needed(learner.objectives)
 
-    def forward(self, tokens: Tensor, targets: Tensor, loss_mask: Tensor, head: str) -> Any:
-        batch = Batch(tokens, targets, loss_mask, head)
-        logits, kept = self.model(tokens, head, keep=self.keep)
+    def forward(
+        self, head: str, tokens: Tensor, targets: Tensor, loss_mask: Tensor, start: Tensor | None = None
+    ) -> Any:
+        batch = Batch(tokens, targets, loss_mask, head, start)
+        logits, kept = self.model(tokens, head, keep=self.keep, start=start)
         loss, figures = total_loss(cast(Mapping[str, Objective], self.terms), logits, kept, batch)
         return loss, {name: torch.as_tensor(figure, device=loss.device) for name, figure in figures.items()}
 
@@ -190,9 +195,10 @@ class StackedStep:
         """The losses `[run]` of a group of runs, and their figures, each `[run]`."""
 
         def of_one(parameters_of_one: dict[str, Tensor], *batch: Tensor) -> Any:
-            return functional_call(self.loss, parameters_of_one, (*batch, head))
+            return functional_call(self.loss, parameters_of_one, (head, *batch))
 
-        names = ("tokens", "targets", "loss_mask")
+        shifted = ("start",) if self.config.shift_positions else ()
+        names = ("tokens", "targets", "loss_mask", *shifted)
         if len(batches) == 1:
             alone = {name: tensors[0] for name, tensors in parameters.items()}
             loss, figures = of_one(alone, *(getattr(batches[0], name) for name in names))

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from workbench import runs
 from workbench.models import Decoder
@@ -26,9 +27,10 @@ from workbench.util.files import load_tensors, save_tensors
 from workbench.util.messages import brief, in_one_line
 
 KEPT = 2  # the number of states kept: the last, and the one before in case the last is damaged
-
-
+LIVE = "live."  # prefix, in a state, of the weights that train where `runs.MODEL` has their average
 PROGRESS = ("step", "seconds", "tokens", "figures", "best", "passed", "scaler")  # what a state holds beside tensors
+
+ADAMW, MUON = ("exp_avg", "exp_avg_sq", "step"), ("momentum_buffer",)  # what each keeps of a parameter
 
 
 class TrainingError(RuntimeError):
@@ -69,6 +71,7 @@ class Learner:
         figures: the latest value of each figure; those of a hint are from its latest turn.
         best: the highest held-out accuracy so far.
         passed: how many steps of a curriculum are behind it.
+        average: an exponential moving average of the model's weights, where the run keeps one.
     """
 
     model: Decoder
@@ -82,11 +85,26 @@ class Learner:
     figures: Figures = field(default_factory=dict)
     best: float = -1.0
     passed: int = 0
+    average: Decoder | None = None
+
+    @property
+    def evaluated(self) -> Decoder:
+        """The model that is evaluated and kept: the average, where there is one."""
+        return self.model if self.average is None else self.average
+
+    def update_average(self, decay: float) -> None:
+        """Move the average, if there is one, towards the weights of this step.
+
+        Its decay is at most (1 + step) / (10 + step), so that it soon forgets the weights that it began with.
+        """
+        if self.average is not None:
+            move = get_ema_multi_avg_fn(min(decay, (1 + self.step) / (10 + self.step)))
+            move([*self.average.parameters()], [*self.model.parameters()], self.step)
 
     @cached_property
     def parameters(self) -> list[nn.Parameter]:
-        """The parameters that the optimizer changes: the model's, then the objectives'."""
-        return [p for module in (self.model, *self.objectives.values()) for p in module.parameters()]
+        """The parameters that the optimizer changes, in its order."""
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
 
     def save(self, run: Path, processes: Processes, noted: Mapping[str, str] | None = None) -> None:
         """Write the whole state; training that is resumed from it equals training that never stopped, bit for bit.
@@ -99,7 +117,9 @@ class Learner:
         figures = processes.means(self.figures)
         if not processes.main:
             return
-        tensors = runs.weights_of(self.model, runs.MODEL)
+        tensors = runs.weights_of(self.evaluated, runs.MODEL)
+        if self.average is not None:
+            tensors |= runs.weights_of(self.model, LIVE)
         for name, objective in self.objectives.items():
             tensors |= runs.weights_of(objective, f"objective.{name}.")
         for index, values in self.optimizer.state_dict()["state"].items():
@@ -117,6 +137,8 @@ class Learner:
         """Continue from a state. Raises ValueError if it belongs to another run, or lacks what training needs."""
         tensors, progress = state.tensors, self._check(state)
         self.fill(state)
+        if self.average is not None:
+            runs.fill_model(self.model, tensors, state.path, LIVE)
         for name, objective in self.objectives.items():
             objective.load_state_dict(_without_prefix(f"objective.{name}.", tensors))
         moments: dict[int, dict[str, Tensor]] = {}
@@ -132,8 +154,8 @@ class Learner:
             setattr(self, name, value)
 
     def fill(self, state: State) -> None:
-        """Put the weights of a state into the model. Raises ValueError if they do not fit."""
-        runs.fill_model(self.model, state.tensors, state.path, runs.MODEL)
+        """Put the weights of a state into the model that is evaluated. Raises ValueError if they do not fit."""
+        runs.fill_model(self.evaluated, state.tensors, state.path, runs.MODEL)
 
     def _check(self, state: State) -> dict[str, Any]:
         """The progress that a state holds, after checking everything in it: anyone may have written it."""
@@ -152,17 +174,20 @@ class Learner:
         return progress
 
     def _expected(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What a state must hold beside the model: the objectives' parameters and the optimizer's moments.
+        """What a state must hold beside the model that is evaluated: all else that is learned, and the moments.
 
         A parameter that had no gradient yet has no moments; the tensors of the state tell which have any.
         """
-        expected: dict[str, Tensor] = {}
+        expected = {} if self.average is None else runs.weights_of(self.model, LIVE)
         for name, objective in self.objectives.items():
             expected |= runs.weights_of(objective, f"objective.{name}.")
-        for index, parameter in enumerate(self.parameters):
-            moments = {f"optimizer.{index}.{key}": parameter for key in ("exp_avg", "exp_avg_sq")}
-            if moments.keys() & tensors.keys():
-                expected |= moments | {f"optimizer.{index}.step": torch.zeros(())}
+        moments = [
+            MUON if "momentum" in group else ADAMW for group in self.optimizer.param_groups for _ in group["params"]
+        ]
+        for index, (parameter, names) in enumerate(zip(self.parameters, moments, strict=True)):
+            of_one = {f"optimizer.{index}.{x}": torch.zeros(()) if x == "step" else parameter for x in names}
+            if of_one.keys() & tensors.keys():
+                expected |= of_one
         return expected
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,8 +21,8 @@ from workbench.training.early_stopping import stop_event
 from workbench.training.environment import environment, peak_megabytes
 from workbench.training.evaluation import OF_CURRICULUM, Evaluation
 from workbench.training.hint_mixing import Batches, sizes
-from workbench.training.learning_rate import learning_rate
 from workbench.training.log import Log
+from workbench.training.optimizers import block_matrices, make_optimizer
 from workbench.training.state import Figures, Learner, forget_states, not_finite
 from workbench.training.training_set import epochs, memory_of_sets
 from workbench.util.memory import check_memory
@@ -43,6 +44,7 @@ class TrainingRun:
         self.task = config.make_task()
         self.learner = make_learner(config, processes.device)
         self._check_shares()
+        self._check_room()
         self.evaluation = Evaluation(self.task, config)
         self.board = path / "tensorboard" if tensorboard and processes.main else None
         if tensorboard:
@@ -59,6 +61,17 @@ class TrainingRun:
             for name, objective in self.learner.objectives.items():
                 if n < objective.least_batch:
                     raise ValueError(f"{name} needs {objective.least_batch} sequences of {head} in a step, not {n}")
+
+    def _check_room(self) -> None:
+        """Raise ValueError if positions are to be shifted and sequences fill the context."""
+        if not self.config.shift_positions:
+            return
+        drawn, n_ctx = self.task.sample(16, generator(self.config.seed, "room"), split="train"), self.config.model.n_ctx
+        if int(self.task.lengths(drawn.tokens).min()) >= n_ctx:
+            raise ValueError(
+                f"shift_positions has no room: sequences have {n_ctx} tokens, and the context is as long; make "
+                "model.n_ctx larger"
+            )
 
     @contextmanager
     def begin(self, problems: Sequence[str] = (), resumed: bool = False) -> Iterator[None]:
@@ -97,6 +110,7 @@ class TrainingRun:
         """
         config, learner = self.config, self.learner
         learner.step += 1
+        learner.update_average(config.average)
         learner.seconds = seconds
         learner.tokens += sum(batch.tokens.numel() for batch in batches)
         learner.figures |= figures
@@ -130,7 +144,7 @@ class TrainingRun:
         learner, config = self.learner, self.config
         target = None
         if self.processes.main:
-            figures = self.evaluation(learner.model, learner.device, learner.passed)
+            figures = self.evaluation(learner.evaluated, learner.device, learner.passed)
             row |= figures
             accuracy = figures.get("accuracy", -1.0)
             passed = levels_passed(config, learner.best, accuracy)
@@ -153,7 +167,7 @@ class TrainingRun:
         if self.processes.main:
             step = self.learner.step
             path = self.path / runs.CHECKPOINTS / f"step-{step}.safetensors"
-            runs.save_weights(self.learner.model, path, step, self.config)
+            runs.save_weights(self.learner.evaluated, path, step, self.config)
 
     def save(self) -> None:
         """Write the whole state, from which training can be resumed."""
@@ -184,7 +198,7 @@ class TrainingRun:
             }
         )
         self.log.sync()
-        runs.save_weights(learner.model, self.path / runs.WEIGHTS, learner.step, self.config)
+        runs.save_weights(learner.evaluated, self.path / runs.WEIGHTS, learner.step, self.config)
         forget_states(self.path)
 
     def opened(self) -> Run:
@@ -195,12 +209,14 @@ class TrainingRun:
 def check_size(config: RunConfig, device: torch.device) -> None:
     """Raise ValueError if the least that training must hold does not fit in this machine's memory.
 
-    It holds the weights, their gradients and two moments (on a GPU, only the weights pass through this memory), the
-    logits and residuals of a batch, and the sequences of an evaluation and of a finite training set's pools.
+    It holds the weights, their gradients, two moments and the average, if one is kept (on a GPU, only the weights pass
+    through this memory), the logits and residuals of a batch, and the sequences of an evaluation and of a finite
+    training set's pools.
     """
     model, task = config.model, config.make_task()
-    numbers = model.n_parameters * (4 if device.type == "cpu" else 1)
-    numbers += config.batch_size * task.n_ctx * (model.d_vocab + model.n_layers * model.d_model)
+    numbers = model.n_parameters * (4 + bool(config.average) if device.type == "cpu" else 1)
+    longest = max(one.n_ctx for one in (task, *config.curriculum_tasks()))
+    numbers += config.batch_size * longest * (model.d_vocab + model.n_layers * model.d_model)
     held = config.eval_size * task.bytes_each + memory_of_sets(task, config)
     check_memory(4 * numbers + held, "training this config")
 
@@ -211,20 +227,10 @@ def make_learner(config: RunConfig, device: torch.device) -> Learner:
         model = Decoder(config.model, generator(config.seed, "weights")).to(device, config.dtype)
         objectives = {name: term.to(device, config.dtype) for name, term in config.make_objectives().items()}
     parameters = [p for module in (model, *objectives.values()) for p in module.parameters()]
-    optimizer = make_optimizer(config, parameters)
+    optimizer = make_optimizer(config, parameters, block_matrices(model) if config.optimizer == "muon" else ())
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
-    return Learner(model, objectives, optimizer, device, scaler)
-
-
-def make_optimizer(config: RunConfig, parameters: Sequence[torch.Tensor]) -> torch.optim.Optimizer:
-    """AdamW, in its fused form: one kernel for all parameters."""
-    return torch.optim.AdamW(
-        parameters,
-        lr=learning_rate(config, 0),
-        betas=(0.9, config.beta2),
-        weight_decay=config.weight_decay,
-        fused=True,
-    )
+    average = copy.deepcopy(model).requires_grad_(False) if config.average else None
+    return Learner(model, objectives, optimizer, device, scaler, average=average)
 
 
 def _writer_class() -> Any:
