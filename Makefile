@@ -79,7 +79,8 @@ studies: .venv/installed
 
 # The models that the explorer shows where there are none of one's own, from the runs of the studies.
 zoo: .venv/installed
-	$(BIN)/workbench study run chain-layers boxes-depth sorting-lengths increment-lengths multiplication-methods arithmetic-methods lis-methods
+	$(BIN)/workbench study run chain-layers sorting-lengths increment-lengths multiplication-methods arithmetic-methods lis-methods
+	$(BIN)/workbench study run box-moves --scale day
 	rm -rf app/zoo
 	$(BIN)/workbench study zoo --out app/zoo
 

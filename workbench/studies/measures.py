@@ -85,10 +85,10 @@ class Inspect:
 
     def _conditions(self, task: Task) -> Sequence[dict[str, Any]] | None:
         """The test conditions; None for the task's own alone."""
-        further = [condition for condition in self.also if _can_draw(task, condition)]
+        own = task.conditions if self.conditions is None else self.conditions
+        further = [condition for condition in self.also if condition not in own and _can_draw(task, condition)]
         if not further:
             return self.conditions
-        own = task.conditions if self.conditions is None else self.conditions
         return sorted([*map(dict, own), *further], key=lambda condition: condition.get("length", 0))
 
 

@@ -15,7 +15,7 @@ from workbench.runs import CONFIG, METRICS, Run, load_run
 from workbench.runs.compiled import compile_run
 from workbench.runs.weights import CHECKPOINTS, WEIGHTS
 from workbench.studies.engine import RUNS, TUNED
-from workbench.studies.study import SMALL, group_name
+from workbench.studies.study import DAY, SMALL, Scale, group_name
 from workbench.training.sweeps.plan import read_plan
 from workbench.util.files import check_free, new_folder
 
@@ -27,26 +27,28 @@ class Exhibit:
     Attributes:
         study: whose run it is.
         run: the name of the run.
-        checkpoints: how many are kept of those over training: the first and the last of them, and others between.
+        checkpoints: how many are kept of those before the end of training: the first, the last, and others between.
+        scale: of the study.
     """
 
     study: str
     run: str
-    checkpoints: int = 6
+    checkpoints: int = 5
+    scale: Scale = SMALL
 
 
 EXHIBITS: dict[str, Exhibit] = {
     "chain-chacal": Exhibit("chain-layers", "chacal-seed=0"),
-    "chain-standard": Exhibit("chain-layers", "standard-seed=0-n_layers=3"),
-    "boxes-standard": Exhibit("boxes-depth", "standard-seed=0-n_layers=2", 2),
-    "boxes-chacal": Exhibit("boxes-depth", "standard-then-chacal-seed=0", 2),
+    "chain-standard": Exhibit("chain-layers", "standard-seed=0-n_layers=3", 2),
+    "box-moves-standard": Exhibit("box-moves", "standard-seed=0-n_layers=2", 1, DAY),
+    "box-moves-chacal": Exhibit("box-moves", "standard-then-chacal-seed=0", 4, DAY),
     "sort-plain": Exhibit("sorting-lengths", "plain-seed=0"),
     "sort-tempered": Exhibit("sorting-lengths", "tempered-seed=0"),
     "sort-hints": Exhibit("sorting-lengths", "hints-seed=0"),
-    "increment": Exhibit("increment-lengths", "plain-seed=0", 2),
-    "multiply-vanilla": Exhibit("multiplication-methods", "vanilla-seed=0", 2),
+    "increment": Exhibit("increment-lengths", "plain-seed=0", 1),
+    "multiply-vanilla": Exhibit("multiplication-methods", "vanilla-seed=0", 1),
     "multiply-pause": Exhibit("multiplication-methods", "pause-seed=0", 0),
-    "multiply-seqvcr": Exhibit("multiplication-methods", "seqvcr-seed=0", 2),
+    "multiply-seqvcr": Exhibit("multiplication-methods", "seqvcr-seed=0", 1),
     "multiply-seqvcr-pause": Exhibit("multiplication-methods", "seqvcr-pause-seed=0", 0),
     "arithmetic": Exhibit("arithmetic-methods", "seqvcr-operators=2-n_layers=3-seed=0", 0),
     "lis": Exhibit("lis-methods", "seqvcr-length=8-n_layers=3-seed=0", 0),
@@ -87,7 +89,7 @@ def build_zoo(root: Path, out: Path, *, progress: bool = False) -> list[Run]:
 
 def _finished(root: Path, exhibit: Exhibit) -> Run:
     """An exhibit's run as planned; or with the settings that its study chose, where there is no other."""
-    folder = root / exhibit.study / SMALL
+    folder = root / exhibit.study / exhibit.scale
     path = folder / RUNS / exhibit.run
     if (path / WEIGHTS).is_file():
         return load_run(path)
@@ -102,9 +104,9 @@ def _with_other_settings(exhibit: Exhibit, folder: Path) -> list[Path]:
     from workbench.studies import STUDIES  # which imports what is here
 
     study = STUDIES[exhibit.study]
-    count = study.seeds.get(SMALL, 1)
-    planned = next(one for one in read_plan(study.plan(SMALL, count)).runs if one.name == exhibit.run)
-    tuned = study.tuned(SMALL, [planned.config.seed])
+    count = study.seeds.get(exhibit.scale, 1)
+    planned = next(one for one in read_plan(study.plan(exhibit.scale, count)).runs if one.name == exhibit.run)
+    tuned = study.tuned(exhibit.scale, [planned.config.seed])
     return [folder / one.name for one in tuned if group_name(one, study.tune) == group_name(planned)]
 
 
@@ -112,7 +114,7 @@ def _copy(run: Run, to: Path, checkpoints: int) -> None:
     to.mkdir(parents=True)
     for name in (CONFIG, METRICS, WEIGHTS):
         shutil.copyfile(run.path / name, to / name)
-    steps = sorted(run.checkpoints())
+    steps = [step for step in sorted(run.checkpoints()) if step < run.step()]  # the last is in the weights
     places = np.linspace(0, len(steps) - 1, min(checkpoints, len(steps))).round().astype(int)
     for step in (steps[place] for place in places):
         (to / CHECKPOINTS).mkdir(exist_ok=True)
