@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_group
 from workbench.studies.measures import Logged, OverTraining, Parameters, Together
-from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Published, Source, Study
 
 ACCURACY = "accuracy"
 CHACAL = "standard-then-chacal"
@@ -49,7 +47,7 @@ PUBLISHED = (
 )
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Exact match of every group."""
     return by_group(groups, ACCURACY, "Boxes, advanced: whole answers right", published=PUBLISHED)
 

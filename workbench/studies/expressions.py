@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Contrast, Higher
 from workbench.studies.figures import by_setting
 from workbench.studies.measures import Logged
 from workbench.studies.multiplication_methods import BOTH, METHODS, SEQ_VCR, THOUGHT, VANILLA
-from workbench.studies.study import PAPER, SMALL, Draw, Groups, Source, Study
+from workbench.studies.study import PAPER, SMALL, Draw, Figure, Groups, Source, Study
 
 WHOLE = "whole_answer"
 BETTER = (BOTH, SEQ_VCR, THOUGHT)  # than the plain model, as the paper has it
@@ -54,12 +52,12 @@ class Grid:
         """Answers right by difficulty, with the most layers (Figure 7); and by layers, where it is greatest (8, 9)."""
         return self._by_difficulty, self._by_depth
 
-    def _by_difficulty(self, groups: Groups) -> go.Figure:
+    def _by_difficulty(self, groups: Groups) -> Figure:
         most = max(n for n in self.layers if any(self.group(VANILLA, value, n) in groups for value in self.values))
         keys = {float(value): (value, most) for value in self.values}
         return self._lines(groups, f"{self.task}, {most} layers: answers right, by {self.setting}", self.setting, keys)
 
-    def _by_depth(self, groups: Groups) -> go.Figure:
+    def _by_depth(self, groups: Groups) -> Figure:
         hardest = max(
             value for value in self.values if any(self.group(VANILLA, value, n) in groups for n in self.layers)
         )
@@ -67,7 +65,7 @@ class Grid:
         title = f"{self.task}, {self.setting} {hardest}: answers right, by layers"
         return self._lines(groups, title, "layers", keys)
 
-    def _lines(self, groups: Groups, title: str, x_title: str, keys: Mapping[float, tuple[int, int]]) -> go.Figure:
+    def _lines(self, groups: Groups, title: str, x_title: str, keys: Mapping[float, tuple[int, int]]) -> Figure:
         """A line for each method, through the groups of these keys that there are."""
         names = {method: {x: self.group(method, *key) for x, key in keys.items()} for method in METHODS}
         lines = {

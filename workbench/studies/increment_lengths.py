@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import Inspect
-from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Source, Study
 
 ACCURACY = "accuracy"
 PLAIN, TEMPERED, HINTS = "plain", "tempered", "hints"
@@ -29,7 +27,7 @@ def contrasts(scale: str) -> tuple[Higher, ...]:
     return tuple(Higher(ACCURACY, name, PLAIN, at=BEYOND[scale]) for name in (HINTS, TEMPERED))
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Whole answers right, by length."""
     return by_dim(groups, ACCURACY, "Increment: whole answers right, by length", "share of answers right")
 

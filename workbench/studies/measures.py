@@ -148,10 +148,8 @@ class Logged:
     names: tuple[str, ...]
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
-        metrics = run.metrics()
-        return {
-            name: single(run, name, float(metrics[name].dropna().iloc[-1])) for name in self.names if name in metrics
-        }
+        latest = run.latest()
+        return {name: single(run, name, float(latest[name])) for name in self.names if name in latest}
 
 
 @dataclass(frozen=True)
@@ -159,8 +157,7 @@ class Perplexity:
     """The exponential of the last test loss, as `perplexity`."""
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
-        losses = run.metrics()["test_loss"].dropna()
-        return {"perplexity": single(run, "perplexity", float(np.exp(losses.iloc[-1])), "")}
+        return {"perplexity": single(run, "perplexity", float(np.exp(run.latest()["test_loss"])), "")}
 
 
 @dataclass(frozen=True)
@@ -170,11 +167,10 @@ class OverTraining:
     name: str = "accuracy"
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
-        metrics = run.metrics()
-        if self.name not in metrics:
+        rows = _rows(run, self.name)
+        if not rows:
             return {}
-        rows = metrics[["step", self.name]].dropna()
-        values, steps = rows[self.name].to_numpy(dtype=float), [int(step) for step in rows["step"]]
+        values, steps = np.array([row[self.name] for row in rows], dtype=float), [row["step"] for row in rows]
         label = f"{self.name} over training"
         about = {"model": run.name}
         n = np.full(len(values), run.config.eval_size)
@@ -188,9 +184,8 @@ class StepsTo:
     accuracy: float
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
-        rows = run.metrics()[["step", "accuracy"]].dropna()
-        reached = rows[rows["accuracy"] >= self.accuracy]["step"].tolist()
-        steps = float(reached[0] if reached else run.config.steps)
+        reached = (row["step"] for row in _rows(run, "accuracy") if row["accuracy"] >= self.accuracy)
+        steps = float(next(reached, run.config.steps))
         name = f"steps to {100 * self.accuracy:g} %"
         return {name: single(run, name, steps, "steps")}
 
@@ -201,6 +196,11 @@ class Parameters:
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
         return {"parameters": single(run, "parameters", float(sum(p.numel() for p in run.model().parameters())), "")}
+
+
+def _rows(run: Run, name: str) -> list[dict[str, Any]]:
+    """The rows of the log with a figure that is not NaN."""
+    return [row for row in run.logged() if row.get(name, np.nan) == row.get(name)]
 
 
 def _can_draw(task: Task, condition: dict[str, Any]) -> bool:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_group
 from workbench.studies.measures import Inspect
 from workbench.studies.multiplication_methods import AT, BOTH, SEQ_VCR, THOUGHT, VANILLA, WHOLE, published, sweep
-from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Source, Study
 
 LAYERS = 4  # of the small scale, so that there are layers in between
 SMALLER = {"task": {"digits": 3}, "model": {"n_layers": LAYERS}, "steps": 900, "checkpoint_count": 6}
@@ -19,7 +17,7 @@ THINKING = {"name": THOUGHT, "preset": f"multiply-{THOUGHT}", "settings": {"step
 PUBLISHED = published(0.0, 0.0, 0.0, 0.995, 1.0)
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Whole products right."""
     return by_group(groups, WHOLE, "Multiplication, larger: whole products right", at=AT, published=PUBLISHED)
 

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from workbench.studies import sorting_lengths
 from workbench.studies.contrasts import Reaches
 from workbench.studies.figures import by_dim, by_group
 from workbench.studies.measures import Inspect
 from workbench.studies.sorting_lengths import HINTS, PLAIN
-from workbench.studies.study import Groups, Source, Study
+from workbench.studies.study import Figure, Groups, Source, Study
 
 COPY, MINIMUM, SUCCESSOR, REMOVED = "copy", "minimum", "successor", "identity_removed"
 FIRST = {"point": "blocks.0.hook_resid_post"}  # after the first layer
 TRAINED = ({"length": 6}, {"length": 10})  # lengths trained on, at both scales
 
 
-def draw_copy(groups: Groups) -> go.Figure:
+def draw_copy(groups: Groups) -> Figure:
     """Tokens before ⊥ point at themselves in the encoder basis (Figure 4.12)."""
     return by_dim(groups, COPY, "How often tokens before ⊥ point at themselves (encoder basis)", "share of positions")
 
 
-def draw_successor(groups: Groups) -> go.Figure:
+def draw_successor(groups: Groups) -> Figure:
     """Outputs point at themselves and their successor in the decoder basis (Figure 4.13)."""
     return by_group(groups, SUCCESSOR, "How often outputs point at themselves and their successor (decoder basis)")
 
 
-def draw_minimum(groups: Groups) -> go.Figure:
+def draw_minimum(groups: Groups) -> Figure:
     """⊥ points at the minimum in the decoder basis (Figure 4.14)."""
     return by_group(groups, MINIMUM, "How often ⊥ points at the minimum (decoder basis)")
 

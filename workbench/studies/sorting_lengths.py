@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import Inspect, Logged, Together
-from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Published, Source, Study
 
 ACCURACY, EDITS = "accuracy", "edit_distance"
 PLAIN, TEMPERED, HINTS, BOTH = "plain", "tempered", "hints", "hints-tempered"
@@ -42,12 +40,12 @@ def contrasts(at: dict[str, Any]) -> tuple[Higher, ...]:
     return (*better, Higher(EDITS, PLAIN, HINTS, at=at))
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Whole sequences right, by length (Figure 3.6)."""
     return by_dim(groups, ACCURACY, "Sorting: whole sequences right, by length", "share of sequences right")
 
 
-def draw_edits(groups: Groups) -> go.Figure:
+def draw_edits(groups: Groups) -> Figure:
     """Edit distance of the decoded answers, by length (Figure 3.7)."""
     return by_dim(groups, EDITS, "Sorting: edit distance of decoded answers, by length", "tokens to change")
 
