@@ -31,7 +31,9 @@ class Batch:
         return self.tokens.shape[0]
 
     def to(self, device: torch.device | str) -> Batch:
-        return Batch(self.tokens.to(device), self.targets.to(device), self.loss_mask.to(device), self.head)
+        """The batch on a device. To a GPU it goes from pinned memory, so that nobody waits for the copy."""
+        device = torch.device(device)
+        return Batch(_sent(self.tokens, device), _sent(self.targets, device), _sent(self.loss_mask, device), self.head)
 
     def __getitem__(self, index: slice | Tensor) -> Batch:
         return Batch(self.tokens[index], self.targets[index], self.loss_mask[index], self.head)
@@ -66,6 +68,12 @@ class Batch:
 def before_padding(tokens: Int[Tensor, "batch pos"], pad: int) -> Bool[Tensor, "batch pos"]:
     """Whether each token is real: before the padding with the token `pad` on the right of its sequence."""
     return (tokens != pad).flip(1).cumsum(1).flip(1) > 0
+
+
+def _sent(x: Tensor, device: torch.device) -> Tensor:
+    if device.type == "cuda" and x.device.type == "cpu":
+        return x.pin_memory().to(device, non_blocking=True)
+    return x.to(device)
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,8 @@ class Learner:
         figures: the latest value of each figure; those of a hint are from its latest turn.
         best: the highest held-out accuracy so far.
         passed: how many steps of a curriculum are behind it.
+        unseen: of each step on a GPU since the last `look`, the step, tokens and figures before it.
+        n_finite: how many of these came before the first whose gradient was not finite, on the device.
     """
 
     model: Decoder
@@ -82,6 +84,21 @@ class Learner:
     figures: Figures = field(default_factory=dict)
     best: float = -1.0
     passed: int = 0
+    unseen: list[tuple[int, int, Figures]] = field(default_factory=list)
+    n_finite: Tensor | None = None
+
+    def look(self) -> bool:
+        """Whether the gradient of every step since the last look was finite; if not, go back to before the first.
+
+        Neither that step nor any after it has changed the weights (see `Step`).
+        """
+        unseen, self.unseen = self.unseen, []
+        finite = len(unseen) if self.n_finite is None else int(self.n_finite)
+        self.n_finite = None
+        if finite < len(unseen):
+            self.step, self.tokens, self.figures = unseen[finite]
+            return False
+        return True
 
     @cached_property
     def parameters(self) -> list[nn.Parameter]:
