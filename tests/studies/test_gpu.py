@@ -98,7 +98,7 @@ def test_a_bare_machine_without_wheels_is_told_what_is_missing(bare: Path, tmp_p
 
 def test_a_bare_machine_trains_measures_and_leaves_one_small_archive(bare: Path, tmp_path: Path) -> None:
     brought, out = wheels(tmp_path / "brought"), tmp_path / "out"
-    done = make("gpu", f"WHEELS={brought}", f"OUT={out}", "ARGS=chain-layers --dry-run --quiet", python=bare)
+    done = make("gpu", f"WHEELS={brought}", f"OUT={out}", "ARGS=sorting-bases --dry-run --quiet", python=bare)
     assert done.returncode == 0, done.stderr + done.stdout
     (archive,) = out.iterdir()
     assert archive.stat().st_size < LARGEST
@@ -106,12 +106,12 @@ def test_a_bare_machine_trains_measures_and_leaves_one_small_archive(bare: Path,
         names = {Path(name) for name in file.namelist()}
         file.extractall(tmp_path / "root")
     assert {name.suffix for name in names} == {".json", ".jsonl"}
-    own = Path("chain-layers", DRY)
+    own = Path("sorting-bases", DRY)
     runs = {name.parent.name for name in names if name.parent.parent == own / LOGS}
-    assert len(runs) == 6 and own / RESULT in names
+    assert len(runs) == 4 and own / RESULT in names
     assert {name.stem for name in names if name.parent == own / MEASURED / RUNS} == runs
-    (result,) = collect(tmp_path / "root", {"chain-layers": dry(STUDIES["chain-layers"])})
-    assert len(result.groups) == 6 and result.seeds == 1
+    (result,) = collect(tmp_path / "root", {"sorting-bases": dry(STUDIES["sorting-bases"])})
+    assert len(result.groups) == 4 and {*result.groups["plain"]} == {"copy", "minimum", "successor", "identity_removed"}
 
 
 def test_without_a_gpu_it_says_what_would_run_and_how_long(

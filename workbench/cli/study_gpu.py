@@ -77,4 +77,5 @@ def _planned(rows: Sequence[Mapping[str, Study]]) -> Iterator[str]:
         seeds = row[first].seeds[GPU]
         runs = len(read_plan(row[first].plan(GPU, seeds)).runs)
         also = f"; and {', '.join(others)} of the same runs" if others else ""
-        yield f"  {first}: {runs} runs, {seeds} seeds of each group, about {minutes(row[first], seeds):.0f} min{also}"
+        length = f"about {minutes(row[first], seeds):.0f} min of training"
+        yield f"  {first}: {runs} runs, {seeds} seeds of each group, {length}{also}"

@@ -76,7 +76,8 @@ def fresh_models(
         selection: sequences on which heads are chosen.
         seeds: of the inspection and of the run.
     """
-    n = max((one.n_draws for one in measures), default=0)
+    if not (n := max((one.n_draws for one in measures), default=0)):
+        return []
     fresh = [untrained(model, generator(seeds[0], UNTRAINED, seeds[1], draw)) for draw in range(n)]
     models = _hooked(fresh, subject, UNTRAINED, selection)
     for draw, (bare, hooked) in enumerate(zip(fresh, models, strict=True)):

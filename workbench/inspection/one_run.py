@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import track
 from torch import Tensor
 
-from workbench.capture import DECODED, LOGITS, Capture, Subject, capture
+from workbench.capture import DECODED, Capture, Subject, capture, seen_without_hooks
 from workbench.inspection.averages import result_of
 from workbench.inspection.baseline_models import Model, Selection, fresh_models, measure_fresh, shuffled_models
 from workbench.inspection.causal_tests import (
@@ -214,14 +214,14 @@ class Plan:
 
     @property
     def looked_at(self) -> AnyHooked | Decoder:
-        """What is run to be looked at: the decoder itself where its residual and its logits are all that is asked for.
+        """What is run to be looked at: the decoder itself where what it shows is all that is asked for.
 
         It is faster than the hooked copy, and needs no TransformerLens.
         """
         model = self.own.subject.model
         if self.causal or self.fresh or not isinstance(model, Decoder):
             return self.own.hooked
-        return model if {*self.names} <= {*model.activation_names, LOGITS, DECODED} else self.own.hooked
+        return model if {*self.names} <= {*seen_without_hooks(model), DECODED} else self.own.hooked
 
     def measure(self, batch: Batch, condition: dict[str, Any]) -> None:
         """Take every measure of a batch, and of its controls."""

@@ -36,6 +36,7 @@ TINY: dict[str, Any] = {  # what a run of a dry run has in place of its own sett
 }
 FLOPS = 1e14  # a second: what the runs of chain-layers reached together on an H200, in bfloat16
 LAUNCH = 2.5e-3  # seconds in which Python has a layer's kernels of a step launched: assumed, not measured
+DRAWN = 256  # sequences whose drawing is timed
 CORES = 16  # beside that GPU
 
 
@@ -57,20 +58,22 @@ def next_rows(studies: Mapping[str, Study], filled: Sequence[tuple[str, Scale]],
 def minutes(study: Study, seeds: int) -> float:
     """How long a study's runs take side by side on an H200: an estimate, from their sizes.
 
-    It is the longest of three: the computation of all runs (six operations a parameter and token, twice as many again
-    for attention's own products), what the cores have to launch and draw for all of them, and that of the longest run.
+    It is the longest of three: what the GPU computes for all runs; what the cores launch and draw for all of them; and
+    the same for the longest run, which has a core, and one for each process that draws its batches.
     """
-    computed, cpu = 0.0, []
+    computed, busy, longest = 0.0, 0.0, 0.0
     for one in read_plan(study.plan(GPU, 1)).runs:
-        steps = seeds * one.config.steps
-        computed += steps * _operations(one.config) / FLOPS
-        launched = LAUNCH * (2 + one.config.model.n_layers)
-        cpu.append(steps * (launched + one.config.batch_size * _seconds_to_draw(one.config)))
-    return max(computed, sum(cpu) / CORES, max(cpu) / seeds) / 60
+        config = one.config
+        launched, drawn = LAUNCH * (2 + config.model.n_layers), config.batch_size * _seconds_to_draw(config)
+        computed += seeds * config.steps * _operations(config) / FLOPS
+        busy += seeds * config.steps * (launched + drawn) / CORES
+        own = max(launched, drawn / config.workers) if config.workers else launched + drawn
+        longest = max(longest, config.steps * own)
+    return max(computed, busy, longest) / 60
 
 
 def _operations(config: RunConfig) -> float:
-    """The floating-point operations of a training step."""
+    """The floating-point operations of a training step: six a parameter and token, and attention's own products."""
     task, model = config.make_task(), config.model
     lengths = task.lengths(task.sample(64, generator(0, "width")).tokens).float()
     width = float(lengths.mean() if config.bucket_steps > 1 else lengths.max())
@@ -80,9 +83,11 @@ def _operations(config: RunConfig) -> float:
 
 def _seconds_to_draw(config: RunConfig) -> float:
     """The time in which this machine draws a sequence."""
-    task, start = config.make_task(), time.perf_counter()
-    task.sample(64, generator(0, "time"))
-    return (time.perf_counter() - start) / 64
+    task = config.make_task()
+    task.sample(DRAWN, generator(0, "first"))
+    start = time.process_time()
+    task.sample(DRAWN, generator(0, "time"))
+    return (time.process_time() - start) / DRAWN
 
 
 def dry(study: Study) -> Study:
@@ -121,7 +126,7 @@ class Measuring(Engine):
         files = {RESULT: self.out / RESULT} if (self.out / RESULT).exists() else {}
         files |= {str(path.relative_to(self.out)): path for path in sorted(self.out.glob(f"{MEASURED}/*/*.json"))}
         for name in (CONFIG, METRICS):
-            files |= {f"{LOGS}/{path.parent.name}/{name}": path for path in sorted(self.out.glob(f"{RUNS}/*/{name}"))}
+            files |= {f"{LOGS}/{path.parent.name}/{name}": path for path in sorted(self.runs.glob(f"{RUNS}/*/{name}"))}
         self.archive.parent.mkdir(parents=True, exist_ok=True)
         with new_file(self.archive) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, path in files.items():

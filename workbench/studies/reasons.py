@@ -41,9 +41,28 @@ AT_SMALL_SCALE: dict[str, str] = {
     "task.repetition": "a tenth of the training sequences repeat symbols, as in the paper's modified training set",
     "task.reading": "the root alone is the answer: learnt in fewer steps; published accuracies are of another measure",
 }
+_NARROWER = "a smaller model, of which several seeds fit into the minutes"
+_FEWER = "one or two alone, so that several seeds of each fit into the minutes"
 AT_GPU_SCALE: dict[str, str] = {
     "steps": "so few that all runs, side by side, take about ten minutes of one GPU",
-    "warmup": "the same share of the steps",
-    "precision": "the paper says mixed precision, and not which",
+    "warmup": "as short as the steps are few",
+    "precision": "faster on a GPU; the ChaCAL paper says mixed precision, and not which",
+    "batch_size": "with the steps, so many examples that all runs take about ten minutes",
+    "bucket_steps": "batches of sequences of like length: a third of the padded tokens or less",
+    "learning_rate": "so few steps take a larger one",
+    "schedule": "one cycle, with which few steps go furthest",
+    "train_size": "fresh data: in so few steps no example would come twice",
+    **dict.fromkeys(("model.d_model", "model.d_head", "model.d_mlp", "model.n_heads"), _NARROWER),
+    **dict.fromkeys(("model.n_layers", "task.operators", "task.length"), _FEWER),
+    "task.digits": "four, as in the smaller size of Table 1, of which more models learn something in minutes",
+    "model.n_ctx": "follows from the shorter inputs",
+    **dict.fromkeys(
+        ("model.initial_std.embedding", "model.initial_std.unembedding"),
+        "with larger embeddings a model of this width sorts as far beyond its lengths as wide ones do",
+    ),
+    **dict.fromkeys(
+        ("objectives.seq_vcr.layer", "objectives.seq_vcr.projection"),
+        "the first layer itself: from scratch it succeeds where the last one fails, its authors report",
+    ),
 }
 """Setting -> why it differs."""

@@ -7,7 +7,7 @@ from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import ByCondition
 from workbench.studies.sorting_lengths import BEYOND, HINTS, PLAIN
-from workbench.studies.study import PAPER, SMALL, Figure, Groups, Source, Study
+from workbench.studies.study import GPU, PAPER, SMALL, Figure, Groups, Source, Study
 
 MINIMUM, SUCCESSOR = "minimum", "successor"
 
@@ -34,7 +34,7 @@ STUDY = Study(
     runs_of="sorting-lengths",
     measure=ByCondition((MINIMUM, SUCCESSOR), "length", n=128),
     contrasts=contrasts(SMALL),
-    contrasts_at={PAPER: contrasts(PAPER)},
+    contrasts_at={scale: contrasts(scale) for scale in (GPU, PAPER)},
     draw=(draw, draw_successor),
     seeds=sorting_lengths.STUDY.seeds,
     because=sorting_lengths.STUDY.because,

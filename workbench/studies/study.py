@@ -121,8 +121,8 @@ class Study:
         source: where the claim was published; None for a question of one's own.
         published: its figures.
         seeds: scale -> how many seeds each group has.
-        because: setting -> why it differs from the paper's at a smaller scale, where `reasons` does not say it or
-            another reason holds.
+        because: setting -> why it differs from the paper's at a smaller scale than gpu, where `reasons` does not say
+            it or another reason holds.
         tune: setting -> values. Before anything is asked, every group of a contrast is trained with each of them, and
             as planned, on seeds of their own; then the contrasts are asked of each group's best, on fresh seeds.
         less_is_better: the quantities of which the least is best, such as a loss.
@@ -286,7 +286,8 @@ class Study:
 
     def reason(self, setting: str, scale: Scale = SMALL) -> str:
         """Why a setting differs from the paper's; nothing where no reason is given."""
-        return self.because.get(setting, BECAUSE.get(scale, {}).get(setting, ""))
+        of_scale = BECAUSE.get(scale, {})
+        return of_scale.get(setting, "") if scale == GPU else self.because.get(setting, of_scale.get(setting, ""))
 
 
 def check_seeds(count: int) -> None:
