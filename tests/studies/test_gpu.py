@@ -163,7 +163,7 @@ def tiny() -> Study:
 
 def test_what_is_stopped_keeps_its_runs_and_goes_on(tmp_path: Path) -> None:
     study, root = tiny(), tmp_path / "root"
-    result, archive = fill("tiny", study, SMALL, root, tmp_path / "out", 0.05, progress=False)
+    result, archive = fill("tiny", study, SMALL, root, tmp_path / "out", 0.02, progress=False)
     assert result is None and zipfile.is_zipfile(archive)
     result, archive = fill("tiny", study, SMALL, root, tmp_path / "out", 5, progress=False)
     assert result is not None and len(list_runs(root / "tiny" / SMALL / RUNS)) == 2
