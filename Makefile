@@ -3,8 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
+OUT ?= studies/archives
+WHEELS ?= wheels
 
-.PHONY: demo test test-slow test-seconds golden lint docs tutorial pictures bars bench coverage false-alarms explore screenshots notebooks studies zoo lab clean
+.PHONY: demo test test-slow test-seconds golden lint docs tutorial pictures bars bench coverage false-alarms explore screenshots notebooks studies gpu wheels zoo lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -76,6 +78,21 @@ explore: .venv/installed
 studies: .venv/installed
 	$(BIN)/workbench study run --all
 	$(BIN)/workbench study report --out docs/studies
+
+# The next row of the ledger at scale gpu, on a machine that has Python 3.12, PyTorch and a GPU, and neither .venv nor a
+# package index; what it measured is left in OUT. Without a GPU: what would run, in which order, and how long.
+gpu:
+	@$(PYTHON) -c 'import pydantic' 2>/dev/null || ls $(WHEELS)/*.whl >/dev/null 2>&1 || { echo "$(PYTHON) has no \
+	pydantic, and there are no wheels in $(WHEELS)/: run \`make wheels\` where there is a package index, and bring them"; exit 1; }
+	@$(PYTHON) -c 'import pydantic' 2>/dev/null || for wheel in $(WHEELS)/*.whl; do \
+	  $(PYTHON) -m zipfile -e $$wheel $(WHEELS)/unpacked || exit; done
+	@PYTHONPATH=$(CURDIR)$$($(PYTHON) -c 'import pydantic' 2>/dev/null || echo :$(abspath $(WHEELS))/unpacked)$${PYTHONPATH:+:$$PYTHONPATH} \
+	  $(PYTHON) -m workbench study gpu --out $(OUT) $(ARGS)
+
+# What such a machine lacks, 2.5 MB that git ignores: wheels for Python 3.12 on Linux, in the versions of constraints.txt.
+wheels:
+	$(PYTHON) -m pip download --quiet --no-deps --only-binary :all: --python-version 3.12 --platform manylinux2014_x86_64 \
+	  --constraint constraints.txt --dest $(WHEELS) pydantic pydantic_core annotated-types typing-inspection
 
 # The models that the explorer shows where there are none of one's own, from the runs of the studies.
 zoo: .venv/installed

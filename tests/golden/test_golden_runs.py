@@ -131,6 +131,7 @@ def test_what_is_trained_today_is_what_was_trained_then(same: Same) -> None:
         "average": 0.0,
         "optimizer": "adamw",
         "shift_positions": False,
+        "compile": None,
     }
     assert {name: today.pop(name) for name in later} == later
     same(then, today)

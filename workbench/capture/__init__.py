@@ -125,6 +125,8 @@ def _sample_truth(task: Task) -> Truth:
     return task.truth(task.sample(4, generator(0, "what truth offers")).tokens)
 
 
+ATTENTION_OUT = "hook_attn_out"
+
 DECODED = "decoded_answer"
 """The name under which a capture holds the answers that the model writes by greedy decoding."""
 
@@ -264,7 +266,7 @@ def visit(
     No other activation is kept, and neither are those handed over, unless `see` keeps them.
 
     Args:
-        model: the hooked model; or the decoder itself, which is faster and has the residual and the logits only.
+        model: the hooked model; or the decoder itself, which is faster and has no more than `seen_without_hooks`.
             A model of one's own is hooked first.
         tokens: its input.
         names: TransformerLens hook names.
@@ -284,16 +286,27 @@ def visit(
             _visit_hooked(model, tokens, names, see)
 
 
+def seen_without_hooks(model: Decoder) -> list[str]:
+    """What a decoder itself shows: the residual, what each attention layer writes to it, and the logits."""
+    written = [f"blocks.{layer}.{ATTENTION_OUT}" for layer in range(len(model.layers))]
+    return [*model.activation_names, *written, LOGITS]
+
+
 def _visit_decoder(model: Decoder, tokens: Tensor, names: set[str], see: Callable[[str, Tensor], None]) -> None:
-    unknown = sorted(names - {*model.activation_names, LOGITS})
+    exists = seen_without_hooks(model)
+    unknown = sorted(names - {*exists})
     if unknown:
-        exists = ", ".join([*model.activation_names, LOGITS])
-        raise ValueError(f"a decoder has no {unknown[0]!r} (its hooked copy may); there is: {exists}")
-    residual = names - {LOGITS}
+        raise ValueError(f"a decoder has no {unknown[0]!r} (its hooked copy may); there is: {', '.join(exists)}")
+    residual, before = names - {LOGITS}, tokens
     was_training = model.training
     model.eval()
     try:
         for name, activation in model.walk(tokens):
+            block, _, point = name.rpartition(".")
+            if point == "hook_resid_mid" and (written := f"{block}.{ATTENTION_OUT}") in residual:
+                see(written, activation - before)
+                residual.discard(written)
+            before = activation
             if name in residual:
                 see(name, activation)
                 residual.discard(name)

@@ -18,6 +18,7 @@ ACTIONS = {
     "list": ("root",),
     "show": ("root",),
     "run": ("all", "scale", "seeds", "root", "workers", "ray", "model", "text"),
+    "gpu": ("root", "out", "minutes", "dry_run"),
     "report": ("root", "out"),
     "zoo": ("root", "out"),
 }
@@ -32,9 +33,10 @@ def add(commands: Commands, name: str) -> None:
         summary="ask a claim of the papers again, or a question of your own",
         description="A study is a question with its runs, its measurements, its figure and its verdict. `list` names "
         "those of the papers, `show NAME` says what one trains and what must hold, `run NAME` does it, `report` writes "
-        "a page with a picture for each that has run; `zoo` takes the models that the explorer shows first from their "
-        "runs. NAME may be your own TOML or Python file.",
-        usage="list | show NAME | run NAME … [--all] [--scale SCALE] [--seeds N] | report [--out DIR] | zoo",
+        "a page with a picture for each that has run; `gpu` runs the next one without a result at scale gpu, and "
+        "leaves an archive of what it measured; `zoo` takes the models that the explorer shows first from their runs. "
+        "NAME may be your own TOML or Python file.",
+        usage="list | show NAME | run NAME … [--all] [--scale SCALE] [--seeds N] | gpu | report [--out DIR] | zoo",
     )
     parser.add_argument("action", choices=tuple(ACTIONS), help="what to do")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a study's name, or the path of its file")
@@ -42,17 +44,22 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument(
         "--scale",
         default="small",
-        help="small (minutes on a CPU), gpu (of chain-layers: minutes on a GPU) or paper (default: small)",
+        help="small (minutes on a CPU), gpu (of some: minutes on a GPU) or paper (default: small)",
     )
     parser.add_argument("--seeds", type=int, metavar="N", help="seeds of each group (default: the study's own number)")
     parser.add_argument("--root", type=Path, default=Path("studies"), help="folder of all studies (default: studies)")
-    add_out(parser, "report, zoo: folder for the pages or runs (default: report/ or zoo/ under the root)")
+    add_out(
+        parser,
+        "report, zoo, gpu: folder for pages, runs or archives (default: report/, zoo/ or archives/ under the root)",
+    )
     add_workers(parser, "runs that train at a time (default: one a core)")
     parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster: host:port, auto, or local")
     parser.add_argument(
         "--model", metavar="MODEL", help="run, scale paper: the model that a study fine-tunes, as GPT-2"
     )
     parser.add_argument("--text", metavar="FILE", help="run, scale paper: the text that it is fine-tuned on")
+    parser.add_argument("--minutes", type=float, default=8.0, help="gpu: when training stops and saves (default: 8)")
+    parser.add_argument("--dry-run", action="store_true", help="gpu: tiny models on the CPU, to try what it does")
     add_quiet(parser)
 
 
@@ -61,7 +68,8 @@ def run(options: argparse.Namespace, _: list[str]) -> int | None:
     refuse(options, others, f"is not of `workbench study {options.action}`; leave it out")
     if options.names and options.action in ("list", "zoo"):
         raise ValueError(f"`workbench study {options.action}` takes no name; leave out {options.names[0]}")
-    return {"list": _list, "show": _show, "run": _run, "report": _report, "zoo": _zoo}[options.action](options)
+    actions = {"list": _list, "show": _show, "run": _run, "gpu": _gpu, "report": _report, "zoo": _zoo}
+    return actions[options.action](options)
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -135,7 +143,7 @@ def _run(options: argparse.Namespace) -> int | None:
         if result is None:
             say("stopped; the same command goes on")
             return INTERRUPTED
-        say("\n".join(_told(result)))
+        say("\n".join(told(result)))
     return complain(f"failed: {', '.join(failed)}; the same command tries again", FAILED) if failed else None
 
 
@@ -184,12 +192,18 @@ def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> dict[str, 
     return studies
 
 
-def _told(result: Result) -> list[str]:
+def told(result: Result) -> list[str]:
     """A result in a few lines."""
     from workbench.judgement.words.studies import sentence
 
     lines = [f"{result.name}, {result.scale}: {result.verdict.value}"]
     return lines + [f"  {outcome.verdict}: {sentence(outcome)}" for outcome in result.outcomes]
+
+
+def _gpu(options: argparse.Namespace) -> int | None:
+    from workbench.cli.study_gpu import next_row
+
+    return next_row(options)
 
 
 def _report(options: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from workbench.capture import Subject, capture
@@ -29,21 +30,38 @@ class Selection:
     truth: Truth
 
 
-@dataclass(frozen=True)
+@dataclass
 class Model:
-    """A hooked model, and the head in focus, which is chosen on other data than it is measured on."""
+    """A model, and the head in focus, which is chosen on other data than it is measured on.
 
-    hooked: AnyHooked
+    Attributes:
+        subject: its facts, with the bare model.
+        head: the head in focus, or None.
+        given: its hooked copy, if there is one already.
+    """
+
     subject: Subject
     head: Head | None
+    given: AnyHooked | None = None
+
+    @cached_property
+    def hooked(self) -> AnyHooked:
+        """The hooked copy: made when it is first asked for, as many measures need none."""
+        from workbench.models.hooked import hook
+
+        assert self.subject.model is not None
+        return hook(self.subject.model) if self.given is None else self.given
 
     @staticmethod
-    def of(hooked: AnyHooked, subject: Subject, selection: Selection | None, head: Head | None = None) -> Model:
+    def of(
+        subject: Subject, selection: Selection | None, head: Head | None = None, given: AnyHooked | None = None
+    ) -> Model:
         """A model; its head is the one given, or the one with the most mass on gold paths of `selection`."""
+        model = Model(subject, head, given)
         if head is None and selection is not None:
-            seen = capture(hooked, subject, selection.batch, attention_graph.needs(subject), selection.truth)
-            head = attention_graph.best_head(attention_graph.measure(seen, ("resolvent",)))
-        return Model(hooked, subject, head)
+            seen = capture(model.hooked, subject, selection.batch, attention_graph.needs(subject), selection.truth)
+            model.head = attention_graph.best_head(attention_graph.measure(seen, ("resolvent",)))
+        return model
 
 
 def fresh_models(
@@ -58,7 +76,8 @@ def fresh_models(
         selection: sequences on which heads are chosen.
         seeds: of the inspection and of the run.
     """
-    n = max((one.n_draws for one in measures), default=0)
+    if not (n := max((one.n_draws for one in measures), default=0)):
+        return []
     fresh = [untrained(model, generator(seeds[0], UNTRAINED, seeds[1], draw)) for draw in range(n)]
     models = _hooked(fresh, subject, UNTRAINED, selection)
     for draw, (bare, hooked) in enumerate(zip(fresh, models, strict=True)):
@@ -81,7 +100,7 @@ def _hooked(models: Sequence[AnyModel], subject: Subject, what: str, selection: 
     from workbench.models.hooked import hook_alike
 
     facts = [Subject.of(model, subject.task, f"{subject.name}, {what}") for model in models]
-    return [Model.of(hooked, one, selection) for hooked, one in zip(hook_alike(models), facts, strict=True)]
+    return [Model.of(one, selection, given=hooked) for hooked, one in zip(hook_alike(models), facts, strict=True)]
 
 
 def measure_fresh(

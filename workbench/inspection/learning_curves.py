@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
 from workbench.runs import Run, RunConfig
 from workbench.runs.config import LARGEST_NUMBER
 from workbench.runs.folder import RATES
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NEXT_TOKEN = "next_token"  # the objective, and the name of its figure in the log
 LARGEST_LOSS = 700.0  # nats: its exponential still is a number

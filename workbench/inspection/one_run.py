@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import track
 from torch import Tensor
 
-from workbench.capture import Capture, Subject, capture
+from workbench.capture import DECODED, Capture, Subject, capture, seen_without_hooks
 from workbench.inspection.averages import result_of
 from workbench.inspection.baseline_models import Model, Selection, fresh_models, measure_fresh, shuffled_models
 from workbench.inspection.causal_tests import (
@@ -31,7 +31,7 @@ from workbench.interventions import Head, fallen_without
 from workbench.measurement import Measurement
 from workbench.measurement.controls import CONTROLS, SHUFFLED, UNTRAINED
 from workbench.mechanisms import MECHANISMS
-from workbench.models import OwnModel
+from workbench.models import Decoder, OwnModel
 from workbench.runs import Run, hold, task_of
 from workbench.tasks import Batch, Sequences, Task, once_each
 from workbench.util.memory import give_back
@@ -39,6 +39,8 @@ from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
+
+    from workbench.models.hooked import AnyHooked
 
 BATCH = 64
 MEMORY = 2**28  # bytes that a batch may take; controls and what is measured of it take as much again, or twice
@@ -177,8 +179,6 @@ class Plan:
         layers: Sequence[int] | None = None,
     ) -> Plan:
         """The plan for one run, with models loaded and heads chosen; the arguments are those of `inspect_run`."""
-        from workbench.models.hooked import hook
-
         model = run.model(step)
         subject = Subject.of(model, run.task(), name)
         subject = subject if layers is None else subject.only(layers)
@@ -193,7 +193,7 @@ class Plan:
         # Heads are chosen on sequences that nothing is measured on.
         data = data_to_choose_heads_on(subject, names, seed)
         selection = None if data is None else Selection(data, subject.task.truth(data.tokens))
-        own, seeds = Model.of(hook(model), subject, selection, head), (seed, run.config.seed)
+        own, seeds = Model.of(subject, selection, head), (seed, run.config.seed)
         if data is not None and len(data) > (few := enough_for_one_of_many(subject.task)):
             selection = Selection(data[:few], subject.task.truth(data[:few].tokens))
         fresh, uninformed = fresh_models(model, subject, measures, selection, seeds), {}
@@ -207,11 +207,25 @@ class Plan:
     @property
     def size(self) -> int:
         """How many sequences are measured at a time; models with fresh weights see the first of these batches alone."""
-        return BATCH if self.fresh else sequences_at_a_time(self.own.subject, self.own.hooked.cfg, self.names)
+        if self.fresh:
+            return BATCH
+        run = self.looked_at
+        return sequences_at_a_time(self.own.subject, run.config if isinstance(run, Decoder) else run.cfg, self.names)
+
+    @property
+    def looked_at(self) -> AnyHooked | Decoder:
+        """What is run to be looked at: the decoder itself where what it shows is all that is asked for.
+
+        It is faster than the hooked copy, and needs no TransformerLens.
+        """
+        model = self.own.subject.model
+        if self.causal or self.fresh or not isinstance(model, Decoder):
+            return self.own.hooked
+        return model if {*self.names} <= {*seen_without_hooks(model), DECODED} else self.own.hooked
 
     def measure(self, batch: Batch, condition: dict[str, Any]) -> None:
         """Take every measure of a batch, and of its controls."""
-        seen = capture(self.own.hooked, self.own.subject, batch, self.names)
+        seen = capture(self.looked_at, self.own.subject, batch, self.names)
         measures = [one for one in self.measures if not (one.of_weights and one.batches)]
         for one in measures:
             one.batches.append(one.measure(seen))
@@ -255,7 +269,7 @@ class Plan:
     def example(self) -> Capture:
         """A capture of a single sequence."""
         single = self.own.subject.task.sample(1, generator(self.seed, "example"), split="test")
-        return capture(self.own.hooked, self.own.subject, single, {*self.names, *from_embedding(self.own.subject)})
+        return capture(self.looked_at, self.own.subject, single, {*self.names, *from_embedding(self.own.subject)})
 
 
 def inspect_model(
@@ -322,7 +336,7 @@ def sequences_at_a_time(subject: Subject, shape: Any, names: Sequence[str]) -> i
 
     Args:
         subject: the model's facts.
-        shape: its hooked copy's config, with `n_heads`.
+        shape: the config of what is run, with `n_heads`.
         names: the hook points that are captured, each in float32; the output, and what is decoded beside it, takes
             `DECODED_BYTES`.
     """

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from workbench.measurement import intervals, p_values
 from workbench.measurement.measurement import SEED, Measurement
 from workbench.measurement.places import place_in_words
 from workbench.measurement.units import difference_in, scale_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = ("measure", "place", "units", "first", "second", "difference", "low", "high", "n", "effect", "p", "p_holm")
 OVER_SEEDS = (
@@ -137,6 +139,8 @@ def compare(first: Mapping[str, Measurement], second: Mapping[str, Measurement])
     its 95 % interval, the number of examples that both have a value for, and as `effect` the mean difference over the
     root of the mean squared one: 1 or -1 where every example differs equally, near 0 where they go either way.
     """
+    import pandas as pd
+
     tables: list[pd.DataFrame] = []
     for name in first:
         if name not in second or not _alike(first[name], second[name]):
@@ -168,6 +172,8 @@ def compare_over_seeds(first: Mapping[str, Measurement], second: Mapping[str, Me
 
     Returns a table with the columns `OVER_SEEDS`.
     """
+    import pandas as pd
+
     tables: list[pd.DataFrame] = []
     for name, one in first.items():
         other = second.get(name)
@@ -196,6 +202,8 @@ def _rows(
     name: str, units: str, summary: Measurement, centres: Sequence[np.ndarray], more: Mapping[str, np.ndarray | None]
 ) -> pd.DataFrame:
     """A row for each value of a difference: its place, both means, its interval, and further columns."""
+    import pandas as pd
+
     places = (
         place_in_words({dim: summary.coords[dim][i] for dim, i in zip(summary.dims, index, strict=True)})
         for index in np.ndindex(*summary.values.shape)

@@ -6,14 +6,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from workbench.measurement import intervals
 from workbench.measurement.units import scale_of
 from workbench.util.files import new_file, write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SEED = "seed"  # the dim of several runs that differ in their seed alone
 
@@ -205,6 +207,8 @@ class Measurement:
 
     def frame(self) -> pd.DataFrame:
         """One row per value: a column per dim, then value, and low, high, n and label where there are any."""
+        import pandas as pd
+
         data = {name: array.reshape(-1) for name, array in self._columns.items()}
         if not self.dims:
             return pd.DataFrame(data)

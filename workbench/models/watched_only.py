@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Int
-from torch import Tensor
-from transformer_lens.hook_points import HookPoint
+from torch import Tensor, nn
 
 from workbench.models.logits import LOGITS
 from workbench.util.seeds import generator
@@ -34,8 +33,10 @@ class EditReachesNothingError(ValueError):
     """An edit that the model cannot have: nothing reads what is edited, or not the edited heads alone do."""
 
 
-class WatchedOnly(HookPoint):
-    """A hook point whose activation is shown, and of which the rest of the forward pass reads nothing."""
+class WatchedOnly(nn.Module):
+    """What a hook point is too whose activation is shown, and of which the rest of the forward pass reads nothing."""
+
+    name: str | None
 
     def __call__(self, activation: Tensor) -> Tensor:
         place, version = activation.data_ptr(), activation._version
@@ -110,5 +111,10 @@ def _moves(model: AnyHooked, tokens: Int[Tensor, "batch pos"], names: Sequence[s
 
 def let_watch_only(model: AnyHooked, names: Sequence[str]) -> None:
     """Let an edit at these hook points raise EditReachesNothingError."""
+    from transformer_lens.hook_points import HookPoint
+
+    class WatchedHookPoint(WatchedOnly, HookPoint):
+        pass
+
     for name in names:
-        model.hook_dict[name].__class__ = WatchedOnly
+        model.hook_dict[name].__class__ = WatchedHookPoint

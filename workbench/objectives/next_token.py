@@ -23,10 +23,11 @@ def next_token(logits: Float[Tensor, "batch pos class"], batch: Batch) -> Float[
     losses is the loss of the whole batch, also where their parts have different numbers of scored positions.
 
     Raises:
-        ValueError: if the batch scores no position.
+        ValueError: if the batch, on the CPU, scores no position; elsewhere, where asking would make the caller wait for
+            the device, the loss is then NaN.
     """
     count = batch.loss_mask.sum()
-    if not under_vmap(count) and not count:
+    if count.device.type == "cpu" and not under_vmap(count) and not count:
         raise ValueError("this batch scores no position: its loss mask is false everywhere")
     return summed_cross_entropy(logits, batch) / mean_of_processes(count)
 

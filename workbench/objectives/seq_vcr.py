@@ -53,7 +53,8 @@ def seq_vcr(
             mean over positions.
 
     Raises:
-        ValueError: if there are not two vectors to take a covariance of, the shapes do not fit, η is not positive, or
+        ValueError: if there are not two vectors to take a covariance of (elsewhere than on the CPU, where asking would
+            make the caller wait for the device, the loss is then NaN), the shapes do not fit, η is not positive, or
             `over` is unknown.
     """
     _check_arguments(x, eta, over, mask)
@@ -63,7 +64,8 @@ def seq_vcr(
         if over == "batch+length":
             x, mask = x.reshape(-1, 1, x.shape[-1]), None if mask is None else mask.reshape(-1, 1)
         enough = None if mask is None else mask.sum(0) >= 2
-        if not (len(x) >= 2 if enough is None else under_vmap(enough) or bool(enough.any())):
+        unseen = enough is not None and (enough.device.type != "cpu" or under_vmap(enough))
+        if not (len(x) >= 2 if enough is None else unseen or bool(enough.any())):
             raise ValueError(f"seq_vcr needs at least 2 vectors, masked ones aside, at some position: {list(x.shape)}")
         weights = Weights(variance_weight, covariance_weight, eta)
         function = _TransformedTerms if transformed() else _Terms

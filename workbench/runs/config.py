@@ -105,8 +105,13 @@ class RunConfig(Checked):
     accumulate: int = Field(
         1, ge=1, description="parts that a batch is computed in, to save memory; the same gradient, a third slower"
     )
-    precision: Literal["float32", "float64", "bfloat16", "float16"] = Field(
-        "float32", description="bfloat16 and float16 run under autocast, float16 with its loss scaled"
+    precision: Literal["float32", "tf32", "float64", "bfloat16", "float16"] = Field(
+        "float32",
+        description="tf32 is float32 with rounded matrix products on a GPU; bfloat16 and float16 run under autocast, "
+        "float16 with its loss scaled",
+    )
+    compile: Literal["default", "reduce-overhead"] | None = Field(
+        None, description="torch.compile the model; reduce-overhead captures CUDA graphs, for small models"
     )
     workers: int = Field(0, ge=0, description="processes that draw the batches (the same for any number)")
     device: str = Field("auto", description='"auto", "cpu", "cuda", "cuda:1", …')
@@ -201,6 +206,10 @@ class RunConfig(Checked):
         self._check_mixture(task)
         self._check_train_size()
         self._check_curriculum(task)
+        if self.compile == "reduce-overhead" and self.accumulate > 1:
+            raise ValueError(
+                "compile=reduce-overhead cannot keep the parts of accumulate; take default, or accumulate 1"
+            )
         if self.stop_on == "exact_match" and not self.eval_decoded:
             raise ValueError("stop_on=exact_match is about decoded answers: set eval_decoded to how many to decode")
         if self.eval_decoded > self.eval_size:

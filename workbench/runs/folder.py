@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from workbench import tasks
 from workbench.models import MODELS, Decoder, OwnModel, OwnModelConfig
 from workbench.runs.config import FORMAT, LARGEST_NUMBER, RunConfig, of_old_config, parse_config
@@ -42,11 +40,14 @@ from workbench.util.plugins import PluginChanged, changed_since, not_loaded
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from workbench.models.hooked import AnyHooked
 
 CONFIG, METRICS = "config.json", "metrics.jsonl"
 STACK = "stack.json"  # in the folder of the states
 RATES = ("accuracy", "whole_answer", "exact_match")  # figures of the log that are shares, as are those of their parts
+FIGURES = ("accuracy", "whole_answer", "exact_match", "loss", "test_loss")
 COSTS = ("seconds", "tokens_per_second", "peak_megabytes")
 LONGEST_CONFIG = 2**20  # bytes: 1,000 layers with a dozen settings each
 
@@ -172,28 +173,33 @@ class Run:
         return max((step_of(path) for path in states(self.path)), default=0)
 
     def metrics(self) -> pd.DataFrame:
-        """Every logged step as a row: `step`, `seconds`, the loss and its parts, accuracies (see `Evaluation`).
+        """Every logged step as a row (see `logged`)."""
+        import pandas as pd
+
+        return pd.DataFrame(self.logged())
+
+    def logged(self) -> list[dict[str, Any]]:
+        """Every logged step: `step`, `seconds`, the loss and its parts, accuracies (see `Evaluation`).
 
         A step that was repeated, because training was killed and resumed from before it, is there once, as last done.
         A last line that was cut short is left out. Groups of accuracy that were renamed since the run was trained have
         their present names.
         """
         by_step = {row["step"]: row for row in self.log() if "event" not in row}
-        frame = pd.DataFrame([by_step[step] for step in sorted(by_step)])
-        return self._with_present_group_names(frame)
-
-    def _with_present_group_names(self, metrics: pd.DataFrame) -> pd.DataFrame:
+        rows = [by_step[step] for step in sorted(by_step)]
         kind = TASKS.get(str(self.config.task.get("name")))
         if kind is None or not kind.former_groups:
-            return metrics
+            return rows
         group = self.task().group
         old, new = f"accuracy/{kind.former_groups.get(group, group)}=", f"accuracy/{group}="
-        renamed = {name: new + name.removeprefix(old) for name in metrics if old != new and str(name).startswith(old)}
-        for former, present in renamed.items():
-            values = metrics.pop(former)
-            # A run that was resumed after the renaming has columns of both names.
-            metrics[present] = metrics[present].fillna(values) if present in metrics else values
-        return metrics
+        return [
+            {new + name.removeprefix(old) if name.startswith(old) else name: value for name, value in row.items()}
+            for row in rows
+        ]
+
+    def latest(self) -> dict[str, Any]:
+        """The latest value of each figure that was logged, but for NaN."""
+        return {name: value for row in self.logged() for name, value in row.items() if value == value}
 
     def record(self) -> dict[str, Any]:
         """What the run was last trained with, and what it cost.

@@ -15,11 +15,10 @@ from typing import Any
 import pandas as pd
 
 from workbench.runs import CONFIG, STATES, Run, load_run, scan_runs
-from workbench.runs.folder import COSTS, RATES
+from workbench.runs.folder import COSTS, FIGURES, RATES
 from workbench.runs.lock import only_writer
 from workbench.util.settings import as_text, flat_config, value_of
 
-FIGURES = ("accuracy", "whole_answer", "exact_match", "loss", "test_loss")
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
     ">=": operator.ge,

@@ -46,6 +46,7 @@ from workbench.studies import (
 from workbench.studies.contrasts import Contrast, Higher, Near, Reaches, StaysBelow
 from workbench.studies.engine import RESULT, Engine
 from workbench.studies.from_file import study_from_file
+from workbench.studies.gpu import ARCHIVES
 from workbench.studies.ledger import collect, keep_earlier, read_ledger, write_pages
 from workbench.studies.result import Result, check_question
 from workbench.studies.stored import read_json
@@ -131,7 +132,7 @@ def find_study(name: str) -> tuple[str, Study]:
     """
     if name not in STUDIES and (Path(name).suffix in (".toml", ".py") or Path(name).is_file()):
         stem = Path(name).stem
-        check_name(stem, "a study", taken=[REPORT, ZOO])
+        check_name(stem, "a study", taken=[REPORT, ZOO, ARCHIVES])
         if stem.casefold() in map(str.casefold, STUDIES):
             raise ValueError(f"{name} has the name of a study of the papers, whose folder it would share: rename it")
         return stem, study_from_file(name)
@@ -200,7 +201,7 @@ def run_study(
     else:
         found, study = find_study(study)
         name = name or found
-    check_name(name, "a study", taken=[REPORT, ZOO])
+    check_name(name, "a study", taken=[REPORT, ZOO, ARCHIVES])
     if missing := study.missing(scale, given or {}, ray):
         raise ValueError(f"{name}: {missing}")
     if unused := next((each for each in given or {} if each not in study.taken(scale)), None):
@@ -212,4 +213,10 @@ def run_study(
     own, home = (Path(root) / folder / scale for folder in (name, study.runs_of or name))
     if name not in STUDIES and isinstance(earlier := read_json(own / RESULT), dict):
         check_question(own / RESULT, earlier.get("question"), study)  # another study's is not written over
-    return Engine(name, study, scale, count, own, home, workers, ray, progress, given or {}).run()
+    result = Engine(name, study, scale, count, own, home, workers, ray, progress, given or {}).run()
+    if result is not None:
+        try:
+            study.figures(result.groups)
+        except ValueError as error:
+            raise ValueError(f"the result is in {own / RESULT}, but cannot be drawn: {error}") from None
+    return result

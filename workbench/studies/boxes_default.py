@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
-from workbench.studies.boxes_depth import ACCURACY, CHACAL, SHORTER, standard, sweep
+from workbench.studies.boxes_depth import ACCURACY, CHACAL, ON_A_GPU, SHORTER, standard, sweep
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_group
 from workbench.studies.measures import Logged, OverTraining, Parameters, Together
-from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Study
+from workbench.studies.study import GPU, PAPER, SMALL, Figure, Groups, Published, Source, Study
 
 # Of four boxes and up to six operations, models of this size learn next to nothing in minutes.
 FEWER = {"style": "default", "n_boxes": 3, "n_objects": 6, "min_operations": 1, "max_operations": 4}
@@ -22,7 +20,7 @@ PUBLISHED = (
 )
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Exact match of every group."""
     return by_group(groups, ACCURACY, "Boxes, default: whole answers right", published=PUBLISHED)
 
@@ -32,6 +30,7 @@ STUDY = Study(
     source=Source("ChaCAL", "Table 2, default"),
     runs={
         SMALL: sweep("boxes-standard", "boxes-chacal", 3, {**SHORTER, "task": FEWER}),
+        GPU: sweep("paper/boxes-default", "paper/boxes-default-chacal", 2, {**ON_A_GPU, "steps": 5000, "warmup": 400}),
         PAPER: sweep("paper/boxes-default", "paper/boxes-default-chacal", 5, {}),
     },
     measure=Together((Logged((ACCURACY, "test_loss")), OverTraining(ACCURACY), Parameters())),
@@ -40,5 +39,5 @@ STUDY = Study(
     draw=draw,
     timed=standard(2),
     tune={"learning_rate": [1e-3]},
-    seeds={SMALL: 3, PAPER: 3},
+    seeds={SMALL: 3, GPU: 3, PAPER: 3},
 )

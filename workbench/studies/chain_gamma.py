@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher, Reaches
 from workbench.studies.figures import by_setting
 from workbench.studies.measures import Logged, StepsTo, Together
-from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Source, Study
 
 GAMMAS = (0.0, 0.3, 0.5, 0.7, 0.9, 0.98, 0.995)
 ACCURACY, STEPS = "accuracy", "steps to 90 %"
@@ -26,13 +24,13 @@ def sweep(preset: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {"settings": settings, "grid": gammas, "variants": [{"name": "chacal", "preset": preset}]}
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Accuracy against γ."""
     means = {gamma: groups[group(gamma)][ACCURACY] for gamma in GAMMAS if group(gamma) in groups}
     return by_setting({"chacal": means}, "Pointer chains: accuracy after training, by γ", "γ", ACCURACY)
 
 
-def draw_steps(groups: Groups) -> go.Figure:
+def draw_steps(groups: Groups) -> Figure:
     """Steps until 90 % are right, against γ: all the steps where they never are."""
     means = {gamma: groups[group(gamma)][STEPS] for gamma in GAMMAS if group(gamma) in groups}
     title = "Pointer chains: training steps until 90 % are right (all of them where they never are), by γ"

@@ -6,12 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 
-from workbench.figures.style import SHADES, VERMILLION, framed
 from workbench.studies.contrasts import Reaches, StaysBelow
 from workbench.studies.measures import Logged
-from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Source, Study
 
 K = 4  # chains, so that a chain of h hops lies in K (h + 1) tokens
 ACCURACY = "accuracy"
@@ -49,8 +47,12 @@ HOPS, LAYERS = (1, 3, 7), (1, 2, 3)  # of the small scale
 MOST_HOPS, MOST_LAYERS = (1, 3, 7, 15), (1, 2, 3, 4, 5)  # of the paper's
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Accuracy by hops and layers as a map, with the bound framed; ChaCAL's single layer as the lowest row."""
+    import plotly.graph_objects as go
+
+    from workbench.figures.style import SHADES, VERMILLION, framed
+
     shown = {key: value for key in _keys(groups) if (value := groups.get(_name(*key), {}).get(ACCURACY)) is not None}
     hops = sorted({hop for hop, _ in shown})
     rows = sorted({layers for _, layers in shown})

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher, Reaches, StaysBelow
 from workbench.studies.figures import over_training
 from workbench.studies.measures import Logged, OverTraining, Parameters, Together
-from workbench.studies.study import GPU, PAPER, SMALL, Groups, Published, Source, Study
+from workbench.studies.study import GPU, PAPER, SMALL, Figure, Groups, Published, Source, Study
 
 ACCURACY = "accuracy"
 CHACAL = "chacal"
@@ -33,7 +31,7 @@ def sweep(prefix: str, settings: dict[str, Any], most_layers: int) -> dict[str, 
     }
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Accuracy over training, from the lowest to the highest seed (Figure 3)."""
     return over_training(groups, f"{ACCURACY} over training", "Pointer chains: accuracy over training")
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 
 from workbench.measurement import Measurement
 from workbench.studies.contrasts import Near
 from workbench.studies.figures import by_group
-from workbench.studies.study import PAPER, SMALL, Groups, Published, Quantities, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Published, Quantities, Source, Study
 from workbench.tasks import make
 from workbench.util.seeds import generator
 
@@ -61,7 +60,7 @@ def _tokens(settings: dict[str, Any], seed: int) -> Quantities:
     }
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Tokens of the chain of thought."""
     return by_group(groups, THOUGHT, "Tokens of the chain of thought", published=PUBLISHED)
 

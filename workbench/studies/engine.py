@@ -26,7 +26,8 @@ from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, unpack_each, write_json
 from workbench.studies.study import STUDY_FILE, Quantities, Scale, Study, StudyStoppedError, Tunes, group_name
 from workbench.studies.tuning import Choices
-from workbench.training.sweeps import sweep
+from workbench.training.sweeps.driver import train_all
+from workbench.training.sweeps.jobs import Job, write_results
 from workbench.training.sweeps.plan import Plan, Planned, read_plan
 from workbench.util.distribution import version
 from workbench.util.files import write_atomically
@@ -169,17 +170,28 @@ class Engine:
             return []
         take_over(planned, folder, sorted(self.out.parents[1].glob(f"*/{self.scale}/*/")))
         plan = Plan(tuple(planned), read_plan(self.study.plan(self.scale, 1)).retries)
-        table = sweep(plan, folder, workers=self.workers, ray=self.ray, progress=self.progress)
-        if (table["status"] == "unfinished").any():
+        jobs = train_all(
+            plan,
+            folder,
+            workers=self.workers,
+            ray=self.ray,
+            progress=self.progress,
+            keep=lambda jobs: self._keep(jobs, folder),
+        )
+        failed = [job for job in jobs if job.status == "failed"]
+        if any(job.status not in ("finished", "failed") for job in jobs):
             return None
-        failed = table[table["status"] == "failed"]
-        if len(failed) and not spare_failed:
-            raise RuntimeError(f"{', '.join(failed['run'])} failed: {failed['error'].iloc[0]}")
-        lost = {group_name(one) for one in planned if one.name in set(failed["run"])}
+        if failed and not spare_failed:
+            raise RuntimeError(f"{', '.join(job.name for job in failed)} failed: {failed[0].error}")
+        lost = {group_name(job.planned) for job in failed}
         planned = tuple(one for one in planned if group_name(one) not in lost)
         show = Console(stderr=True)
         each = track(planned, f"measuring {escape(self.name)}", console=show, disable=not self.progress)
         return [(one, self._measured(load_run(folder / one.name), folder.name)) for one in each]
+
+    def _keep(self, jobs: Sequence[Job], folder: Path) -> None:
+        """Keep how far all runs of a folder are; called whenever one has ended."""
+        write_results(jobs, folder)
 
     def _measured(self, run: Run, folder: str) -> Quantities:
         """What is measured of a run of a folder, and its learning curve; kept, so that it is measured once."""
@@ -242,10 +254,6 @@ class Engine:
         write_json(self.out / RESULT, result.to_dict())
         if self.study.file and self.study.toml:
             write_atomically(self.out.parent / STUDY_FILE, self.study.toml.encode())
-        try:
-            self.study.figures(groups)
-        except ValueError as error:
-            raise ValueError(f"the result is in {self.out / RESULT}, but cannot be drawn: {error}") from None
         return result
 
     def _minutes(self) -> float:

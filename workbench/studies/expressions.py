@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Contrast, Higher
 from workbench.studies.figures import by_setting
 from workbench.studies.measures import Logged
 from workbench.studies.multiplication_methods import BOTH, METHODS, SEQ_VCR, THOUGHT, VANILLA
-from workbench.studies.study import PAPER, SMALL, Draw, Groups, Source, Study
+from workbench.studies.study import GPU, PAPER, SMALL, Draw, Figure, Groups, Source, Study
 
 WHOLE = "whole_answer"
 BETTER = (BOTH, SEQ_VCR, THOUGHT)  # than the plain model, as the paper has it
@@ -44,22 +42,22 @@ class Grid:
         return {"settings": settings, "grid": grid, "variants": variants}
 
     def contrasts(self) -> tuple[Contrast, ...]:
-        """At the greatest difficulty: the methods with the most layers, and whether more layers help."""
+        """At the greatest difficulty: the methods with the most layers, and, of several depths, whether more help."""
         value, fewest, most = self.values[-1], self.layers[0], self.layers[-1]
         methods = [(self.group(method, value, most), self.group(VANILLA, value, most)) for method in BETTER]
         depths = [(self.group(method, value, most), self.group(method, value, fewest)) for method in (VANILLA, BOTH)]
-        return tuple(Higher(WHOLE, high, low) for high, low in (*methods, *depths))
+        return tuple(Higher(WHOLE, high, low) for high, low in (*methods, *(depths if most > fewest else ())))
 
     def draws(self) -> tuple[Draw, ...]:
         """Answers right by difficulty, with the most layers (Figure 7); and by layers, where it is greatest (8, 9)."""
         return self._by_difficulty, self._by_depth
 
-    def _by_difficulty(self, groups: Groups) -> go.Figure:
+    def _by_difficulty(self, groups: Groups) -> Figure:
         most = max(n for n in self.layers if any(self.group(VANILLA, value, n) in groups for value in self.values))
         keys = {float(value): (value, most) for value in self.values}
         return self._lines(groups, f"{self.task}, {most} layers: answers right, by {self.setting}", self.setting, keys)
 
-    def _by_depth(self, groups: Groups) -> go.Figure:
+    def _by_depth(self, groups: Groups) -> Figure:
         hardest = max(
             value for value in self.values if any(self.group(VANILLA, value, n) in groups for n in self.layers)
         )
@@ -67,7 +65,7 @@ class Grid:
         title = f"{self.task}, {self.setting} {hardest}: answers right, by layers"
         return self._lines(groups, title, "layers", keys)
 
-    def _lines(self, groups: Groups, title: str, x_title: str, keys: Mapping[float, tuple[int, int]]) -> go.Figure:
+    def _lines(self, groups: Groups, title: str, x_title: str, keys: Mapping[float, tuple[int, int]]) -> Figure:
         """A line for each method, through the groups of these keys that there are."""
         names = {method: {x: self.group(method, *key) for x, key in keys.items()} for method in METHODS}
         lines = {
@@ -77,12 +75,20 @@ class Grid:
         return by_setting(lines, title, x_title, WHOLE)
 
 
-def methods_study(small: Grid, papers: Grid, settings: Mapping[str, Any], question: str, note: str = "") -> Study:
+def methods_study(
+    small: Grid,
+    gpu: Grid,
+    papers: Grid,
+    settings: Mapping[str, Any],
+    on_a_gpu: Mapping[str, Any],
+    question: str,
+    note: str = "",
+) -> Study:
     """The study of a grid.
 
     Args:
-        small, papers: its two scales.
-        settings: further settings of the small scale.
+        small, gpu, papers: its scales.
+        settings, on_a_gpu: further settings of the first two.
         question, note: of the study.
     """
     values, layers = sorted({*small.values, *papers.values}), sorted({*small.layers, *papers.layers})
@@ -91,13 +97,14 @@ def methods_study(small: Grid, papers: Grid, settings: Mapping[str, Any], questi
         source=Source("Seq-VCR", "Table 1's configurations, Figures 7, 8 and 9"),
         runs={
             SMALL: small.sweep(small.task, settings),
+            GPU: gpu.sweep(f"paper/{papers.task}-{papers.values[0]}", on_a_gpu),
             PAPER: papers.sweep(f"paper/{papers.task}-{papers.values[0]}", {}),
         },
         measure=Logged((WHOLE,)),
         contrasts=small.contrasts(),
-        contrasts_at={PAPER: papers.contrasts()},
+        contrasts_at={GPU: gpu.contrasts(), PAPER: papers.contrasts()},
         note=note,
         draw=replace(small, values=values, layers=layers).draws(),
-        seeds={SMALL: 3, PAPER: 3},
+        seeds={SMALL: 3, GPU: 3, PAPER: 3},
         tune={"learning_rate": [3e-4]},
     )

@@ -1,4 +1,7 @@
-"""Figures of studies: a quantity by group, along a setting, and over training with the range of its seeds."""
+"""Figures of studies: a quantity by group, along a setting, and over training with the range of its seeds.
+
+Plotly is imported where something is drawn: a study also trains and measures on machines that do not have it.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 
-from workbench.figures.curves import curves, interval, sample_size
-from workbench.figures.seed_dots import dots
-from workbench.figures.style import BLUE, GREY, PALETTE, VERMILLION, faint, framed
 from workbench.measurement import Measurement
 from workbench.measurement.places import place_in_words
-from workbench.studies.study import Groups, Published
+from workbench.studies.study import Figure, Groups, Published
 from workbench.util.lookup import lookup
 
 
@@ -26,7 +25,7 @@ def by_group(
     at: Mapping[str, Any] | None = None,
     published: Sequence[Published] = (),
     only: Sequence[str] = (),
-) -> go.Figure:
+) -> Figure:
     """One quantity of every group as bars, with a dot for each seed and a line for what was published.
 
     Args:
@@ -37,6 +36,12 @@ def by_group(
         published: the paper's figures; those of this quantity at this place are drawn.
         only: the groups to draw; by default all.
     """
+    import plotly.graph_objects as go
+
+    from workbench.figures.curves import interval, sample_size
+    from workbench.figures.seed_dots import dots
+    from workbench.figures.style import BLUE, VERMILLION, faint, framed
+
     at = dict(at or {})
     shown = {name: own.select(**at) for name, own in _having(groups, quantity, only).items()}
     if dims := next(iter(shown.values())).dims:
@@ -59,7 +64,7 @@ def by_group(
     return _y_axis(figure, next(iter(shown.values())), what)
 
 
-def by_its_dims(groups: Groups, quantity: str, title: str, *, published: Sequence[Published] = ()) -> go.Figure:
+def by_its_dims(groups: Groups, quantity: str, title: str, *, published: Sequence[Published] = ()) -> Figure:
     """One quantity of every group, as its dims ask for: bars, lines over training, or lines along its dim.
 
     Raises:
@@ -75,7 +80,7 @@ def by_its_dims(groups: Groups, quantity: str, title: str, *, published: Sequenc
     return by_dim(groups, quantity, title, quantity)
 
 
-def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_title: str, quantity: str) -> go.Figure:
+def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_title: str, quantity: str) -> Figure:
     """One quantity along a setting, its values evenly spaced: means over seeds with intervals, a dot for each seed.
 
     Args:
@@ -83,6 +88,12 @@ def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_t
         title, x_title: of the figure.
         quantity: what is drawn.
     """
+    import plotly.graph_objects as go
+
+    from workbench.figures.curves import interval, sample_size
+    from workbench.figures.seed_dots import dots
+    from workbench.figures.style import PALETTE, framed
+
     figure, shown = go.Figure(), {}
     places = sorted({place for line in lines.values() for place in line})
     for i, (name, line) in enumerate((name, line) for name, line in lines.items() if line):
@@ -112,8 +123,13 @@ def over_training(
     title: str,
     only: Sequence[str] = (),
     at: Mapping[str, Any] | None = None,
-) -> go.Figure:
+) -> Figure:
     """A quantity over the training steps: the mean over seeds as a line, lowest to highest seed as a band."""
+    import plotly.graph_objects as go
+
+    from workbench.figures.curves import sample_size
+    from workbench.figures.style import PALETTE, faint, framed
+
     figure = go.Figure()
     shown = {name: mean.select(**(at or {})) for name, mean in _having(groups, quantity, only).items()}
     for i, (name, mean) in enumerate(shown.items()):
@@ -137,8 +153,10 @@ def over_training(
     return _y_axis(figure, next(iter(shown.values())), quantity.removesuffix(" over training"))
 
 
-def by_dim(groups: Groups, quantity: str, title: str, y_title: str, only: Sequence[str] = ()) -> go.Figure:
+def by_dim(groups: Groups, quantity: str, title: str, y_title: str, only: Sequence[str] = ()) -> Figure:
     """A quantity of a single dim (length, digit, layer), a line for each group."""
+    from workbench.figures.curves import curves, sample_size
+
     shown = _having(groups, quantity, only)
     return _side_by_side(curves(shown, title, y_title, f"{sample_size(shown)}; whiskers are 95 % intervals"))
 
@@ -152,7 +170,7 @@ def _having(groups: Groups, quantity: str, only: Sequence[str] = ()) -> dict[str
     return own
 
 
-def _side_by_side(figure: go.Figure) -> go.Figure:
+def _side_by_side(figure: Figure) -> Figure:
     """Lines over numbers moved a little apart, each with its dots, so that whiskers can be told from each other."""
     places = sorted({x for trace in figure.data for x in trace.x})
     if len(places) < 2 or not all(isinstance(x, (int, float)) for x in places):
@@ -167,12 +185,14 @@ def _side_by_side(figure: go.Figure) -> go.Figure:
     return figure
 
 
-def mark_value(figure: go.Figure, value: float, words: str) -> go.Figure:
+def mark_value(figure: Figure, value: float, words: str) -> Figure:
     """A dashed line at a value of the y axis, such as a bound, with its words."""
+    from workbench.figures.style import GREY
+
     return figure.add_hline(y=value, line={"dash": "dash", "color": GREY}, annotation={"text": words})
 
 
-def _y_axis(figure: go.Figure, first: Measurement, quantity: str) -> go.Figure:
+def _y_axis(figure: Figure, first: Measurement, quantity: str) -> Figure:
     if first.units == "share":
         return figure.update_yaxes(title=quantity, range=[-0.03, 1.05], tickformat=".0%")
     return figure.update_yaxes(title=f"{quantity} ({first.units})" if first.units else quantity, rangemode="tozero")

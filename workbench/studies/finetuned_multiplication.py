@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_group, over_training
 from workbench.studies.fine_tuning import ACCURACY, LOSS, OVER, WHOLE, FineTunes
-from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Published, Source, Study
 
 VANILLA, PAUSE, SEQ_VCR, BOTH, THOUGHT = "vanilla", "pause", "seqvcr", "seqvcr-pause", "cot"
 MODES = {VANILLA: "plain", PAUSE: "pause", SEQ_VCR: "plain", BOTH: "pause", THOUGHT: "chain_of_thought"}
@@ -53,12 +51,12 @@ PAPERS = {
 }
 
 
-def draw_whole(means: Groups) -> go.Figure:
+def draw_whole(means: Groups) -> Figure:
     """Whole products right after fine-tuning."""
     return by_group(means, WHOLE, "Fine-tuned to multiply: whole products right", published=STUDY.published)
 
 
-def draw_over(means: Groups) -> go.Figure:
+def draw_over(means: Groups) -> Figure:
     """Digits right over fine-tuning."""
     return over_training(means, f"{ACCURACY} {OVER}", "Digits of the product right while the model is fine-tuned")
 

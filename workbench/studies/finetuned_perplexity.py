@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import StaysBelow
 from workbench.studies.figures import by_group, over_training
 from workbench.studies.fine_tuning import LOSS, OVER, PERPLEXITY, FineTunes
-from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Published, Source, Study
 
 STANDARD, CHACAL, RISING, LEARNED = "standard", "chacal", "chacal-rising", "chacal-learned"
 RATIO, WITHIN = f"{PERPLEXITY} / {STANDARD}", 1.1
@@ -52,12 +50,12 @@ PAPERS = {
 }
 
 
-def draw_loss(groups: Groups) -> go.Figure:
+def draw_loss(groups: Groups) -> Figure:
     """Held-out loss over fine-tuning."""
     return over_training(groups, f"{LOSS} {OVER}", "Loss of held-out text while the model is fine-tuned")
 
 
-def draw_perplexity(groups: Groups) -> go.Figure:
+def draw_perplexity(groups: Groups) -> Figure:
     """Perplexity after fine-tuning."""
     title = "Perplexity of held-out text after fine-tuning"
     return by_group(groups, PERPLEXITY, title, published=STUDY.published)

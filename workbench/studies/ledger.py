@@ -13,9 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
-import plotly.graph_objects as go
-
-from workbench.figures.pictures import write_pictures
 from workbench.judgement.contrast import Verdict
 from workbench.judgement.tuning import Tuning
 from workbench.judgement.words.studies import in_short, sentence, tuned
@@ -26,7 +23,7 @@ from workbench.studies.anew import judged_anew
 from workbench.studies.engine import RESULT
 from workbench.studies.result import Result, read_result
 from workbench.studies.stored import read_json, write_json
-from workbench.studies.study import SMALL, Study
+from workbench.studies.study import SMALL, Figure, Study
 from workbench.util.files import check_can_make, write_atomically
 from workbench.util.lookup import check_told_apart
 from workbench.util.messages import in_markdown
@@ -92,8 +89,10 @@ def write_ledger(results: Sequence[Result], path: Path) -> None:
     write_json(path, {"results": [result.to_dict() for result in results]})
 
 
-def _write_pictures(figures: Mapping[str, go.Figure], results: Sequence[Result], out: Path) -> None:
+def _write_pictures(figures: Mapping[str, Figure], results: Sequence[Result], out: Path) -> None:
     """The ledger, which says which files are written here, and then the pictures."""
+    from workbench.figures.pictures import write_pictures
+
     for figure in figures.values():
         figure.update_layout(template="plotly_white", paper_bgcolor="white")
     with TemporaryDirectory(prefix=".", dir=out) as place:
@@ -115,7 +114,7 @@ def write_pages(results: Sequence[Result], studies: Mapping[str, Study], out: Pa
     names = list(dict.fromkeys(one.name for one in results))
     files = ["index.md", *(f"{name}.md" for name in names)]
     pictures: dict[str, list[str]] = {}
-    figures: dict[str, go.Figure] = {}
+    figures: dict[str, Figure] = {}
     undrawn: list[str] = []
     for one in results:
         stem = f"{one.name}-{one.scale}"

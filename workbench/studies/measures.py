@@ -176,10 +176,8 @@ class Logged:
     names: tuple[str, ...]
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
-        metrics = run.metrics()
-        return {
-            name: single(run, name, float(metrics[name].dropna().iloc[-1])) for name in self.names if name in metrics
-        }
+        latest = run.latest()
+        return {name: single(run, name, float(latest[name])) for name in self.names if name in latest}
 
 
 @dataclass(frozen=True)
@@ -187,8 +185,7 @@ class Perplexity:
     """The exponential of the last test loss, as `perplexity`."""
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
-        losses = run.metrics()["test_loss"].dropna()
-        return {"perplexity": single(run, "perplexity", float(np.exp(losses.iloc[-1])), "")}
+        return {"perplexity": single(run, "perplexity", float(np.exp(run.latest()["test_loss"])), "")}
 
 
 @dataclass(frozen=True)
@@ -201,11 +198,10 @@ class OverTraining:
     name: str = "accuracy"
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
-        metrics = run.metrics()
-        if self.name not in metrics:
+        rows = _rows(run, self.name)
+        if not rows:
             return {}
-        rows = metrics[["step", self.name]].dropna()
-        values, steps = rows[self.name].to_numpy(dtype=float), [int(step) for step in rows["step"]]
+        values, steps = np.array([row[self.name] for row in rows], dtype=float), [row["step"] for row in rows]
         if run.config.stop_at is not None and steps[-1] < run.config.steps:
             untaken = list(range(steps[-1] + run.config.eval_every, run.config.steps, run.config.eval_every))
             steps += [*untaken, run.config.steps]
@@ -223,9 +219,8 @@ class StepsTo:
     accuracy: float
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
-        rows = run.metrics()[["step", "accuracy"]].dropna()
-        reached = rows[rows["accuracy"] >= self.accuracy]["step"].tolist()
-        steps = float(reached[0] if reached else run.config.steps)
+        reached = (row["step"] for row in _rows(run, "accuracy") if row["accuracy"] >= self.accuracy)
+        steps = float(next(reached, run.config.steps))
         name = f"steps to {100 * self.accuracy:g} %"
         return {name: single(run, name, steps, "steps")}
 
@@ -236,6 +231,11 @@ class Parameters:
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
         return {"parameters": single(run, "parameters", float(sum(p.numel() for p in run.model().parameters())), "")}
+
+
+def _rows(run: Run, name: str) -> list[dict[str, Any]]:
+    """The rows of the log with a figure that is not NaN."""
+    return [row for row in run.logged() if row.get(name, np.nan) == row.get(name)]
 
 
 def _can_draw(task: Task, condition: dict[str, Any]) -> bool:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.measurement.places import point_name
 from workbench.studies import multiplication_methods
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim, over_training
 from workbench.studies.measures import AtCheckpoints, Inspect, Together
 from workbench.studies.multiplication_methods import BOTH, SEQ_VCR, VANILLA
-from workbench.studies.study import PAPER, SMALL, Draw, Groups, Scale, Source, Study
+from workbench.studies.study import PAPER, SMALL, Draw, Figure, Groups, Scale, Source, Study
 
 ENTROPY = "entropy"
 TRAINING = f"{ENTROPY} over training"
@@ -37,11 +35,11 @@ def higher(quantity: str, at: dict[str, Any]) -> tuple[Higher, ...]:
 def drawn(what: str, places: Mapping[Scale, dict[str, Any]]) -> tuple[Draw, ...]:
     """The figures of matrix entropy by layer, and at every checkpoint after the block that a scale is asked about."""
 
-    def by_layer(groups: Groups) -> go.Figure:
+    def by_layer(groups: Groups) -> Figure:
         """Matrix entropy by layer."""
         return by_dim(groups, ENTROPY, f"{what}: matrix entropy by layer", "nats")
 
-    def at_checkpoints(groups: Groups) -> go.Figure:
+    def at_checkpoints(groups: Groups) -> Figure:
         """Matrix entropy after one block, at every checkpoint."""
         layers = next(own[TRAINING] for own in groups.values() if TRAINING in own).coords["layer"]
         at = next(places[scale] for scale in (PAPER, SMALL) if places[scale]["layer"] in layers)

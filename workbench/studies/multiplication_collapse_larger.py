@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from workbench.studies import multiplication_larger
 from workbench.studies.multiplication_collapse import ENTROPY, MEASURE, after, drawn, higher
-from workbench.studies.multiplication_larger import LAYERS
-from workbench.studies.study import PAPER, SMALL, Source, Study
+from workbench.studies.multiplication_larger import LAYERS, LAYERS_ON_A_GPU
+from workbench.studies.study import GPU, PAPER, SMALL, Source, Study
 
-MIDDLE = {SMALL: after(LAYERS // 2 - 1), PAPER: after(5)}  # of so many layers, and of twelve
+# Of so many layers, and of twelve.
+MIDDLE = {SMALL: after(LAYERS // 2 - 1), GPU: after(LAYERS_ON_A_GPU // 2 - 1), PAPER: after(5)}
 
 
 STUDY = Study(
@@ -17,7 +18,7 @@ STUDY = Study(
     runs_of="multiplication-larger",
     measure=MEASURE,
     contrasts=higher(ENTROPY, MIDDLE[SMALL]),
-    contrasts_at={PAPER: higher(ENTROPY, MIDDLE[PAPER])},
+    contrasts_at={scale: higher(ENTROPY, MIDDLE[scale]) for scale in (GPU, PAPER)},
     note="Entropy that is kept does not make an answer right: how often these models multiply is in "
     "multiplication-larger.",
     draw=drawn("Multiplication, larger", MIDDLE),

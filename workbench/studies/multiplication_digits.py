@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
-from workbench.figures.style import GREY
 from workbench.studies import multiplication_methods
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import Inspect
 from workbench.studies.multiplication_methods import VANILLA
-from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Source, Study
 from workbench.tasks import make
 from workbench.util.seeds import generator
 
@@ -34,8 +31,10 @@ def contrasts(scale: str) -> tuple[Higher, ...]:
     return tuple(Higher(ACCURACY, VANILLA, VANILLA, at=end, than_at=middle) for end in ({"digit": 0}, highest))
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Accuracy by digit as lines, the operations behind each digit as bars on an axis of their own."""
+    from workbench.figures.style import GREY
+
     figure = by_dim(groups, ACCURACY, "Multiplication: accuracy and operations by digit", "share of digits right")
     n_digits = max(len(own[ACCURACY].coords["digit"]) for own in groups.values() if ACCURACY in own)
     counts = operations(n_digits // 2)

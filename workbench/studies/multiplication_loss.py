@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from workbench.studies import multiplication_methods
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import over_training
 from workbench.studies.measures import Logged, OverTraining, Together
 from workbench.studies.multiplication_methods import BOTH, LOSS, PAUSE, SEQ_VCR, VANILLA
-from workbench.studies.study import Groups, Source, Study
+from workbench.studies.study import Figure, Groups, Source, Study
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Next-token loss on held-out data over training."""
     shown = (VANILLA, PAUSE, SEQ_VCR, BOTH)
     return over_training(groups, f"{LOSS} over training", "Multiplication: next-token test loss over training", shown)

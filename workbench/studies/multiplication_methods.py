@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_group
 from workbench.studies.measures import Inspect, Logged, OverTraining, Together
-from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Published, Source, Study
 
 WHOLE, AT, LOSS = "overall", {"unit": "sequence"}, "test_loss"
 VANILLA, PAUSE, SEQ_VCR, BOTH, THOUGHT = "vanilla", "pause", "seqvcr", "seqvcr-pause", "cot"
@@ -36,7 +34,7 @@ BECAUSE = {
 }
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Whole products right."""
     return by_group(groups, WHOLE, "Multiplication: whole products right", at=AT, published=PUBLISHED)
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_setting
 from workbench.studies.measures import Inspect
 from workbench.studies.multiplication_methods import AT, BECAUSE, BOTH, PAUSE, SHORTER, WHOLE
-from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Source, Study
 
 PAUSES = (2, 4, 8)
 
@@ -26,7 +24,7 @@ def sweep(prefix: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {"settings": settings, "grid": {"task.n_pause": list(PAUSES)}, "variants": variants}
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Whole products right, by number of pauses."""
     lines = {
         name: {float(pauses): groups[group(name, pauses)][WHOLE].select(**AT) for pauses in PAUSES}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_setting
 from workbench.studies.measures import Logged
-from workbench.studies.study import SMALL, Groups, Source, Study
+from workbench.studies.study import SMALL, Figure, Groups, Source, Study
 
 ACCURACY, PRESET = "accuracy", "properties-chacal"
 PROPERTIES, HEADS = (1, 2, 3), (1, 2, 4)
@@ -18,7 +16,7 @@ def group(properties: int, heads: int) -> str:
     return f"{PRESET}, properties {properties}, n_heads {heads}"
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Accuracy by the number of heads, a line for each number of properties."""
     lines = {
         f"{properties} propert{'y' if properties == 1 else 'ies'}": {

@@ -47,9 +47,28 @@ AT_DAY_SCALE: dict[str, str] = {
     "model.initial_std.embedding": "about 1, as Flax, the paper's library, begins; with 0.02 wide models stay behind",
     "model.initial_std.unembedding": "with the wider model, one over the square root of its width",
 }
+_NARROWER = "a smaller model, of which several seeds fit into the minutes"
+_FEWER = "one or two alone, so that several seeds of each fit into the minutes"
 AT_GPU_SCALE: dict[str, str] = {
     "steps": "so few that all runs, side by side, take about ten minutes of one GPU",
-    "warmup": "the same share of the steps",
-    "precision": "the paper says mixed precision, and not which",
+    "warmup": "as short as the steps are few",
+    "precision": "faster on a GPU; the ChaCAL paper says mixed precision, and not which",
+    "batch_size": "with the steps, so many examples that all runs take about ten minutes",
+    "bucket_steps": "batches of sequences of like length: a third of the padded tokens or less",
+    "learning_rate": "so few steps take a larger one",
+    "schedule": "one cycle, with which few steps go furthest",
+    "train_size": "every batch is drawn anew; where a task has few different questions, each comes again and again",
+    **dict.fromkeys(("model.d_model", "model.d_head", "model.d_mlp", "model.n_heads"), _NARROWER),
+    **dict.fromkeys(("model.n_layers", "task.operators", "task.length"), _FEWER),
+    "task.digits": "four, as in the smaller size of Table 1, of which more models learn something in minutes",
+    "model.n_ctx": "follows from the shorter inputs",
+    **dict.fromkeys(
+        ("model.initial_std.embedding", "model.initial_std.unembedding"),
+        "with larger embeddings a model of this width sorts as far beyond its lengths as wide ones do",
+    ),
+    **dict.fromkeys(
+        ("objectives.seq_vcr.layer", "objectives.seq_vcr.projection"),
+        "the first layer itself: from scratch it succeeds where the last one fails, its authors report",
+    ),
 }
 """Setting -> why it differs."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies import sorting_lengths
 from workbench.studies.contrasts import Contrast, Higher, Reaches
 from workbench.studies.figures import by_dim, by_group, over_training
 from workbench.studies.measures import AtCheckpoints, Inspect, Together
 from workbench.studies.sorting_lengths import HINTS, PLAIN, WIDE_EVERY, WIDE_STEPS
-from workbench.studies.study import DAY, Groups, Source, Study
+from workbench.studies.study import DAY, Figure, Groups, Source, Study
 
 COPY, MINIMUM, SUCCESSOR, REMOVED = "copy", "minimum", "successor", "identity_removed"
 LATER = " after attention 1"  # where the minimum can still be found
@@ -20,22 +18,22 @@ FIRST = {"point": "blocks.0.hook_resid_post"}  # after the first layer
 TRAINED = ({"length": 6}, {"length": 10})  # lengths trained on, at both scales
 
 
-def draw_copy(groups: Groups) -> go.Figure:
+def draw_copy(groups: Groups) -> Figure:
     """Tokens before ⊥ point at themselves in the encoder basis (Figure 4.12)."""
     return by_dim(groups, COPY, "How often tokens before ⊥ point at themselves (encoder basis)", "share of positions")
 
 
-def draw_successor(groups: Groups) -> go.Figure:
+def draw_successor(groups: Groups) -> Figure:
     """Outputs point at themselves and their successor in the decoder basis (Figure 4.13)."""
     return by_group(groups, SUCCESSOR, "How often outputs point at themselves and their successor (decoder basis)")
 
 
-def draw_minimum(groups: Groups) -> go.Figure:
+def draw_minimum(groups: Groups) -> Figure:
     """⊥ points at the minimum in the decoder basis (Figure 4.14)."""
     return by_group(groups, MINIMUM, "How often ⊥ points at the minimum (decoder basis)")
 
 
-def draw_over_training(groups: Groups) -> go.Figure | None:
+def draw_over_training(groups: Groups) -> Figure | None:
     """The minimum at ⊥ after either attention layer over training, without hints: our own question.
 
     None of a result of before it was asked.

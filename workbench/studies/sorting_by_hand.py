@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import plotly.graph_objects as go
 import torch
 
 from workbench.measurement import Measurement
@@ -11,7 +10,7 @@ from workbench.models import Decoder
 from workbench.models.compiled import sorter
 from workbench.studies.contrasts import Reaches
 from workbench.studies.figures import by_dim
-from workbench.studies.study import PAPER, SMALL, Groups, Quantities, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Quantities, Source, Study
 from workbench.tasks import Task, make, whole
 from workbench.util.seeds import generator
 
@@ -43,7 +42,7 @@ def _right(model: Decoder, task: Task, length: int, seed: int) -> np.ndarray:
     return whole(model(batch.tokens).float(), batch).double().numpy()
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Whole sequences right, by length."""
     return by_dim(groups, RIGHT, "The sorter written by hand: whole sequences right", "share of sequences right")
 

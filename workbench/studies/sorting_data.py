@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies import sorting_lengths
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import Inspect
 from workbench.studies.sorting_lengths import ACCURACY, BEYOND, HINTS, PLAIN, SHORTER, TWICE
-from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Source, Study
 
 SIZES = {SMALL: (2_000, 20_000, 200_000), PAPER: (1_000_000, 10_000_000, 40_000_000, 160_000_000)}
 
@@ -35,7 +33,7 @@ def contrasts(scale: str) -> tuple[Higher, ...]:
     return tuple(Higher(ACCURACY, group(*more), group(*less), at=BEYOND[scale]) for more, less in pairs)
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Whole sequences right, by length, for every size without hints (Figure 3.2)."""
     plain = [name for name in groups if name.startswith(f"{PLAIN},")]
     return by_dim(
@@ -43,7 +41,7 @@ def draw(groups: Groups) -> go.Figure:
     )
 
 
-def draw_hints(groups: Groups) -> go.Figure:
+def draw_hints(groups: Groups) -> Figure:
     """Whole sequences right, by length, for every size with hints (Figure 3.5)."""
     hints = [name for name in groups if name.startswith(f"{HINTS},")]
     return by_dim(

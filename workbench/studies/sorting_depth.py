@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Contrast, Higher, StaysBelow
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import Inspect
 from workbench.studies.sorting_lengths import ACCURACY, BEYOND, SHORTER
-from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Source, Study
 
 LAYERS = {SMALL: (2, 4), PAPER: (2, 4, 8, 12)}
 FAR = {SMALL: {"length": 30}, PAPER: {"length": 100}}  # three and five times the training lengths
@@ -34,7 +32,7 @@ def contrasts(scale: str) -> tuple[Contrast, ...]:
     return (Higher(ACCURACY, group(most), group(fewest), at=BEYOND[scale]), *far)
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Whole sequences right, by length."""
     return by_dim(groups, ACCURACY, "Sorting without hints, by number of layers", "share of sequences right")
 

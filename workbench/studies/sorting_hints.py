@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import Inspect
 from workbench.studies.sorting_lengths import ACCURACY, BEYOND, SHORTER, SHORTER_STEPS
-from workbench.studies.study import PAPER, SMALL, Groups, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Source, Study
 
 NONE, SUCCESSOR, COUNT, FILL, ALL = "none", "successor", "count", "fill", "all"
 HINTS: dict[str, dict[str, Any]] = {
@@ -41,7 +39,7 @@ def contrasts(scale: str) -> tuple[Higher, ...]:
     return tuple(Higher(ACCURACY, better, worse, at=BEYOND[scale]) for better, worse in pairs)
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Whole sequences right, by length (Figure 3.11)."""
     return by_dim(groups, ACCURACY, "Sorting with each kind of hint, by length", "share of sequences right")
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from workbench.studies import sorting_lengths
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import ByCondition
 from workbench.studies.sorting_lengths import BEYOND, HINTS, PLAIN
-from workbench.studies.study import DAY, PAPER, SMALL, Groups, Source, Study
+from workbench.studies.study import DAY, GPU, PAPER, SMALL, Figure, Groups, Source, Study
 
 MINIMUM, SUCCESSOR = "minimum", "successor"
 
@@ -19,12 +17,12 @@ def contrasts(scale: str) -> tuple[Higher, ...]:
     return tuple(Higher(claim, HINTS, PLAIN, at=BEYOND[scale]) for claim in (MINIMUM, SUCCESSOR))
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """How often the minimum stands at ⊥, by length (Figure 4.15)."""
     return by_dim(groups, MINIMUM, "The minimum at ⊥, by length", "share of sequences")
 
 
-def draw_successor(groups: Groups) -> go.Figure:
+def draw_successor(groups: Groups) -> Figure:
     """How often outputs point at themselves and their successor, by length (Figure 4.16)."""
     return by_dim(groups, SUCCESSOR, "Identity and successor at outputs, by length", "share of output positions")
 
@@ -36,7 +34,7 @@ STUDY = Study(
     runs_of="sorting-lengths",
     measure=ByCondition((MINIMUM, SUCCESSOR), "length", n=128),
     contrasts=contrasts(SMALL),
-    contrasts_at={scale: contrasts(scale) for scale in (DAY, PAPER)},
+    contrasts_at={scale: contrasts(scale) for scale in (DAY, GPU, PAPER)},
     draw=(draw, draw_successor),
     seeds=sorting_lengths.STUDY.seeds,
     because=sorting_lengths.STUDY.because,

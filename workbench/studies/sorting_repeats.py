@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from workbench.studies import sorting_lengths
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import ByCondition
 from workbench.studies.sorting_lengths import ACCURACY, EDITS, HINTS, PLAIN
-from workbench.studies.study import Groups, Source, Study
+from workbench.studies.study import Figure, Groups, Source, Study
 
 REPEATS = (1, 2, 3, 4, 5)
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Whole sequences right, by repeats (Figure 3.8)."""
     return by_dim(groups, ACCURACY, "Sorting rep(i, r): whole sequences right", "share of sequences right")
 
 
-def draw_edits(groups: Groups) -> go.Figure:
+def draw_edits(groups: Groups) -> Figure:
     """Edit distance of the decoded answers, by repeats (Figure 3.9)."""
     return by_dim(groups, EDITS, "Sorting rep(i, r): edit distance of decoded answers", "tokens to change")
 

@@ -7,13 +7,11 @@ any word on hints or tempering.
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import by_dim
 from workbench.studies.measures import Inspect, Logged, Together
 from workbench.studies.sorting_lengths import ACCURACY
-from workbench.studies.study import DAY, Groups, Study
+from workbench.studies.study import DAY, Figure, Groups, Study
 
 WIDTHS, SIZES = (64, 128, 256), (0.02, 0.3, 1.0)
 MECHANISMS = ("minimum", "successor", "identity_removed")
@@ -25,7 +23,7 @@ def group(width: int, size: float) -> str:
     return f"plain, d_model {width}, embedding {size}"
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Whole sequences right, by length."""
     return by_dim(groups, ACCURACY, "Sorting by width and initial size of the embedding", "share of sequences right")
 

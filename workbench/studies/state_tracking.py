@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import over_training
 from workbench.studies.measures import Logged, OverTraining, Together
-from workbench.studies.study import SMALL, Groups, Source, Study
+from workbench.studies.study import SMALL, Figure, Groups, Source, Study
 
 ACCURACY = "accuracy"
 LAYERS = (1, 2)
@@ -33,7 +31,7 @@ def variants(task: str) -> list[dict[str, Any]]:
     ]
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Accuracy over training, from the least to the most seed."""
     return over_training(groups, f"{ACCURACY} over training", "State tracking: accuracy over training")
 

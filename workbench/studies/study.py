@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
-
-import plotly.graph_objects as go
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from workbench.inspection.learning_curves import units_of
 from workbench.measurement import Measurement
@@ -19,6 +17,9 @@ from workbench.util.lookup import check_name, lookup
 from workbench.util.messages import brief
 from workbench.util.settings import as_text, flat
 
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
 Quantities = dict[str, Measurement]
 """Quantity -> its measurement: of one run, or the mean over the seeds of a group."""
 
@@ -28,7 +29,9 @@ Groups = Mapping[str, Quantities]
 Sweep = dict[str, Any]
 """The fields of a sweep file."""
 
-Draw = Callable[[Groups], go.Figure | None]
+Figure: TypeAlias = "go.Figure"  # whoever trains a study need not have Plotly
+
+Draw = Callable[[Groups], "Figure | None"]
 
 Scale = str
 SMALL, DAY, GPU, PAPER = "small", "day", "gpu", "paper"
@@ -118,8 +121,8 @@ class Study:
         source: where the claim was published; None for a question of one's own.
         published: its figures.
         seeds: scale -> how many seeds each group has.
-        because: setting -> why it differs from the paper's at a smaller scale, where `reasons` does not say it or
-            another reason holds.
+        because: setting -> why it differs from the paper's at a smaller scale than gpu, where `reasons` does not say
+            it or another reason holds.
         tune: setting -> values. Before anything is asked, every group of a contrast is trained with each of them, and
             as planned, on seeds of their own; then the contrasts are asked of each group's best, on fresh seeds.
         less_is_better: the quantities of which the least is best, such as a loss.
@@ -241,8 +244,11 @@ class Study:
         return {**sweep, "grid": {**sweep.get("grid", {}), "seed": list(seeds), **(more or {})}}
 
     def tuned(self, scale: Scale, seeds: Iterable[int]) -> tuple[Planned, ...]:
-        """The runs of every group of a contrast with each of the values to tune, but for those that are as planned."""
-        if not self.tune or scale not in self.runs:
+        """The runs of every group of a contrast with each of the values to tune, but for those that are as planned.
+
+        At scale gpu there are none: its few minutes are for the runs that are asked.
+        """
+        if not self.tune or scale not in self.runs or scale == GPU:
             return ()
         seeds = list(seeds)
         asked = {group for contrast in self.asked(scale) for group in contrast.groups}
@@ -264,7 +270,7 @@ class Study:
         planned = read_plan(self._sweep(scale, own)).runs if tuned else ()
         return (*(one for one in planned if group_name(one) in groups), *tuned)
 
-    def figures(self, groups: Groups) -> list[go.Figure]:
+    def figures(self, groups: Groups) -> list[Figure]:
         """Its figures, from the means over seeds.
 
         Raises:
@@ -280,7 +286,8 @@ class Study:
 
     def reason(self, setting: str, scale: Scale = SMALL) -> str:
         """Why a setting differs from the paper's; nothing where no reason is given."""
-        return self.because.get(setting, BECAUSE.get(scale, {}).get(setting, ""))
+        of_scale = BECAUSE.get(scale, {})
+        return of_scale.get(setting, "") if scale == GPU else self.because.get(setting, of_scale.get(setting, ""))
 
 
 def check_seeds(count: int) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import plotly.graph_objects as go
-
 from workbench.studies.contrasts import Higher
 from workbench.studies.figures import over_training
 from workbench.studies.measures import Logged, OverTraining, Perplexity, Together
-from workbench.studies.study import PAPER, SMALL, Groups, Published, Source, Study
+from workbench.studies.study import PAPER, SMALL, Figure, Groups, Published, Source, Study
 
 LOSS, PERPLEXITY = "test_loss", "perplexity"
 STANDARD, CHACAL = "standard", "chacal"
@@ -21,7 +19,7 @@ def sweep(settings: dict[str, Any]) -> dict[str, Any]:
     return {"settings": settings, "variants": variants}
 
 
-def draw(groups: Groups) -> go.Figure:
+def draw(groups: Groups) -> Figure:
     """Test loss over training."""
     return over_training(groups, f"{LOSS} over training", "Shakespeare, byte by byte: test loss over training")
 

@@ -33,8 +33,11 @@ class Batch:
         return self.tokens.shape[0]
 
     def to(self, device: torch.device | str) -> Batch:
-        start = None if self.start is None else self.start.to(device)
-        return Batch(self.tokens.to(device), self.targets.to(device), self.loss_mask.to(device), self.head, start)
+        """The batch on a device. To a GPU it goes from pinned memory, so that nobody waits for the copy."""
+        device = torch.device(device)
+        start = None if self.start is None else _sent(self.start, device)
+        tokens, targets, mask = (_sent(x, device) for x in (self.tokens, self.targets, self.loss_mask))
+        return Batch(tokens, targets, mask, self.head, start)
 
     def __getitem__(self, index: slice | Tensor) -> Batch:
         start = None if self.start is None else self.start[index]
@@ -70,6 +73,12 @@ class Batch:
 def before_padding(tokens: Int[Tensor, "batch pos"], pad: int) -> Bool[Tensor, "batch pos"]:
     """Whether each token is real: before the padding with the token `pad` on the right of its sequence."""
     return (tokens != pad).flip(1).cumsum(1).flip(1) > 0
+
+
+def _sent(x: Tensor, device: torch.device) -> Tensor:
+    if device.type == "cuda" and x.device.type == "cpu":
+        return x.pin_memory().to(device, non_blocking=True)
+    return x.to(device)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ import platform
 import resource
 import subprocess
 import sys
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
@@ -22,14 +24,22 @@ def environment(device: torch.device, processes: int) -> dict[str, Any]:
     """Versions of packages, the workbench's git commit (None outside a checkout), and the machine."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
-        "versions": {"python": platform.python_version(), "workbench": version()}
-        | {name: version_of(name) for name in PACKAGES},
+        "versions": {"python": platform.python_version(), "workbench": version()} | _versions(),
         "commit": commit(),
         "device": str(device),
         "device_name": name,
         "threads": torch.get_num_threads(),
         "processes": processes,
     }
+
+
+def _versions() -> dict[str, str]:
+    """The versions of packages; a machine that only trains need not have TransformerLens."""
+    versions = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version_of(name)
+    return versions
 
 
 def commit() -> str | None:

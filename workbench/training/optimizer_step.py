@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from workbench.objectives import Objective
 from workbench.runs import RunConfig
 from workbench.tasks import Batch
+from workbench.training.checkpoints import is_checkpoint
 from workbench.training.distributed import Processes
 from workbench.training.state import Figures, Learner
 from workbench.util.seeds import generator, global_draws
@@ -21,11 +23,23 @@ LEAST_SCALE = 2.0**-10  # of float16's loss scaling: below it, the loss itself o
 
 
 class Step:
-    """A learner's optimizer step."""
+    """A learner's optimizer step.
+
+    On the CPU it is known at once whether the gradient is finite. On a GPU the host would have to wait for it at every
+    step: there the device itself makes no update from the first gradient on that is not finite, and the host asks for
+    it where something is logged, evaluated, kept or saved; the learner then goes back to before that step.
+
+    Attributes:
+        waits: whether the host asks at every step.
+    """
 
     def __init__(self, config: RunConfig, learner: Learner, processes: Processes) -> None:
         self.config, self.learner, self.processes = config, learner, processes
         self.keep = needed(learner.objectives)
+        self.model: Any = learner.model if config.compile is None else torch.compile(learner.model, mode=config.compile)
+        known_at_once = learner.device.type == "cpu" or learner.scaler.is_enabled()
+        # Muon minds no gradient by itself, and an average would take in the same weights again.
+        self.waits = known_at_once or config.optimizer != "adamw" or config.average > 0
 
     def __call__(self, batches: Sequence[Batch], rate: float) -> Figures | None:
         """Make the step, unless its gradient is not finite.
@@ -36,7 +50,8 @@ class Step:
 
         Returns:
             The figures to log: `loss` and those of the objectives, of a hint under `loss/HINT` and so on. None if the
-            gradient is not finite; the weights are then unchanged.
+            gradient is not finite, or that of an earlier step that was not asked for; the weights are then those of
+            before that step, and so is the learner's count of steps.
         """
         learner, scaler = self.learner, self.learner.scaler
         learner.model.train()
@@ -51,7 +66,7 @@ class Step:
         self.processes.average(gradients)
         scaler.unscale_(learner.optimizer)
         norm = nn.utils.clip_grad_norm_(learner.parameters, self.config.clip)
-        if not math.isfinite(norm.item()) and (not scaler.is_enabled() or scaler.get_scale() < LEAST_SCALE):
+        if not self._finite(norm) and (not scaler.is_enabled() or scaler.get_scale() < LEAST_SCALE):
             return None
         for group in learner.optimizer.param_groups:
             group["lr"] = rate
@@ -59,12 +74,27 @@ class Step:
         scaler.update()
         return figures | {"gradient_norm": norm, "learning_rate": rate}
 
+    def _finite(self, norm: Tensor) -> bool:
+        """Whether the gradient is finite; true where that is not asked for yet, and the device minds it."""
+        learner = self.learner
+        if self.waits:
+            return math.isfinite(norm.item())
+        learner.unseen.append((learner.step, learner.tokens, dict(learner.figures)))
+        before = torch.zeros_like(norm, dtype=torch.long) if learner.n_finite is None else learner.n_finite
+        learner.n_finite = before + (norm.isfinite() & (before == len(learner.unseen) - 1))
+        # What is not 0 keeps the fused optimizer from its update: PyTorch's loss scaling uses the same attribute.
+        learner.optimizer.found_inf = (learner.n_finite < len(learner.unseen)).float()  # type: ignore[attr-defined]
+        step, config = learner.step + 1, self.config
+        periods = (config.log_every, config.eval_every, config.save_every)
+        asked = step in (1, config.steps) or not all(step % period for period in periods)
+        return learner.look() if asked or is_checkpoint(config, step) else True
+
     def _backward(self, batch: Batch, share: float) -> tuple[Tensor, Figures]:
         """Add the gradient of the loss times `share`; returns the loss and the figures of the objectives."""
         if self.config.accumulate > 1:
             return self._backward_in_parts(batch, share)
         with self._draws(batch.head), autocast(self.learner.device, self.config.precision):
-            logits, kept = self.learner.model(batch.tokens, batch.head, keep=self.keep, start=batch.start)
+            logits, kept = self.model(batch.tokens, batch.head, keep=self.keep, start=batch.start)
             loss, figures = total_loss(self.learner.objectives, logits, kept, batch)
         self.learner.scaler.scale(loss * share).backward()
         return loss.detach(), figures
@@ -87,7 +117,7 @@ class Step:
         """
         size = -(-len(batch) // self.config.accumulate)
         parts = [batch[start : start + size] for start in range(0, len(batch), size)]
-        model, outputs = self.learner.model, []
+        model, outputs = self.model, []
         # First pass: what the objectives read, without a graph.
         for number, part in enumerate(parts):
             with torch.no_grad(), self._draws(part.head, number), autocast(self.learner.device, self.config.precision):
@@ -114,6 +144,17 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[Non
     """PyTorch's autocast for the half precisions; for the others, a context that does nothing."""
     half = HALF.get(precision)
     return nullcontext() if half is None else torch.autocast(device.type, half)
+
+
+@contextmanager
+def float32_products(precision: str) -> Iterator[None]:
+    """Let matrix products of float32 use TF32 within this context, if the precision is `tf32`."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def needed(objectives: Mapping[str, Objective]) -> tuple[str, ...]:

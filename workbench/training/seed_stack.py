@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -88,6 +89,8 @@ def check_stackable(config: RunConfig, seeds: Sequence[int]) -> None:
         reason = "muon takes one matrix after the other; train the seeds one by one"
     elif config.accumulate > 1:
         reason = "accumulate saves the memory that a stack takes; set it to 1"
+    elif config.compile is not None:
+        reason = "a compiled model has no pass over several runs; leave compile out"
     elif config.precision == "float16":
         reason = "float16 scales the loss by a number that each run finds for itself; use bfloat16 or float32"
     else:
@@ -164,8 +167,7 @@ class StackedStep:
         total = sum(len(batch) for batch in drawn[0])
         for batches in zip(*drawn, strict=True):
             self._backward(batches, len(batches[0]) / total, figures_of_runs)
-        norms = self._clip()
-        broken = [i for i, norm in enumerate(norms.tolist()) if norm != norm or norm == float("inf")]
+        norms, broken = self._clip()
         undone = {i: self._undo(i) for i in broken}
         for settings in self.optimizer.param_groups:
             settings["lr"] = rate
@@ -215,17 +217,20 @@ class StackedStep:
         width = self.config.model.d_mlp or self.config.model.d_model
         return max(1, CACHED // (batches[0].tokens.numel() * width))
 
-    def _clip(self) -> Tensor:
-        """Clip the gradients of each run by its own norm, and zero those that are not finite; returns the norms."""
+    def _clip(self) -> tuple[Tensor, list[int]]:
+        """Clip the gradients of each run by its own norm, and zero those that are not finite.
+
+        Returns the norms, and the runs whose gradient is not finite: the one thing for which the host waits in a step.
+        """
         gradients = [p.grad for p in self.stack.values() if p.grad is not None]
         norms = torch.stack([gradient.reshape(len(gradient), -1).norm(dim=1) for gradient in gradients]).norm(dim=0)
         scale = (self.config.clip / (norms + 1e-6)).clamp(max=1.0)
-        all_finite = bool(norms.isfinite().all())
+        broken = [i for i, norm in enumerate(norms.tolist()) if not math.isfinite(norm)]
         for gradient in gradients:
             gradient.mul_(scale.view(-1, *[1] * (gradient.ndim - 1)))
-            if not all_finite:
-                gradient[~norms.isfinite()] = 0.0
-        return norms
+            if broken:
+                gradient[broken] = 0.0
+        return norms, broken
 
     def _link(self) -> None:
         """Make the moments in each run's optimizer views of the stack's, so that its states on disk hold them."""

@@ -72,6 +72,8 @@ class Learner:
         best: the highest held-out accuracy so far.
         passed: how many steps of a curriculum are behind it.
         average: an exponential moving average of the model's weights, where the run keeps one.
+        unseen: of each step on a GPU since the last `look`, the step, tokens and figures before it.
+        n_finite: how many of these came before the first whose gradient was not finite, on the device.
     """
 
     model: Decoder
@@ -86,6 +88,8 @@ class Learner:
     best: float = -1.0
     passed: int = 0
     average: Decoder | None = None
+    unseen: list[tuple[int, int, Figures]] = field(default_factory=list)
+    n_finite: Tensor | None = None
 
     @property
     def evaluated(self) -> Decoder:
@@ -100,6 +104,19 @@ class Learner:
         if self.average is not None:
             move = get_ema_multi_avg_fn(min(decay, (1 + self.step) / (10 + self.step)))
             move([*self.average.parameters()], [*self.model.parameters()], self.step)
+
+    def look(self) -> bool:
+        """Whether the gradient of every step since the last look was finite; if not, go back to before the first.
+
+        Neither that step nor any after it has changed the weights (see `Step`).
+        """
+        unseen, self.unseen = self.unseen, []
+        finite = len(unseen) if self.n_finite is None else int(self.n_finite)
+        self.n_finite = None
+        if finite < len(unseen):
+            self.step, self.tokens, self.figures = unseen[finite]
+            return False
+        return True
 
     @cached_property
     def parameters(self) -> list[nn.Parameter]:

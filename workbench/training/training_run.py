@@ -22,6 +22,7 @@ from workbench.training.environment import environment, peak_megabytes
 from workbench.training.evaluation import OF_CURRICULUM, Evaluation
 from workbench.training.hint_mixing import Batches, sizes
 from workbench.training.log import Log
+from workbench.training.optimizer_step import float32_products
 from workbench.training.optimizers import block_matrices, make_optimizer
 from workbench.training.state import Figures, Learner, forget_states, not_finite
 from workbench.training.training_set import epochs, memory_of_sets
@@ -80,9 +81,10 @@ class TrainingRun:
         self.log: Log | None = None
         self.writer: Any = None
         if not self.processes.main:
-            yield
+            with float32_products(self.config.precision):
+                yield
             return
-        with Log(self.path / runs.METRICS) as self.log:
+        with float32_products(self.config.precision), Log(self.path / runs.METRICS) as self.log:
             machine = environment(self.processes.device, self.processes.count)
             event = {"event": "resumed", "step": step, "problems": list(problems)} if resumed else {"event": "started"}
             self.log.write({**event, **machine})
@@ -171,6 +173,7 @@ class TrainingRun:
 
     def save(self) -> None:
         """Write the whole state, from which training can be resumed."""
+        self.learner.look()
         if self.log is not None:
             self.log.sync()
         self.learner.save(self.path, self.processes, runs.noted(self.config))

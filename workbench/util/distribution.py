@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.metadata import version as version_of
 from importlib.util import find_spec
+from pathlib import Path
 
 DISTRIBUTION = "interp-workbench"
 STRANGER = "workbench"  # another project's distribution, whose package has our package's name
@@ -13,8 +15,12 @@ EXTRAS = {"streamlit": "explorer", "jupyterlab": "notebooks", "kaleido": "export
 
 
 def version() -> str:
-    """The version of this package."""
-    return version_of(DISTRIBUTION)
+    """The version of this package; of a checkout that is not installed, the one that it says."""
+    try:
+        return version_of(DISTRIBUTION)
+    except PackageNotFoundError:
+        about = Path(__file__).resolve().parents[2] / "pyproject.toml"
+        return str(tomllib.loads(about.read_text(encoding="utf-8"))["project"]["version"])
 
 
 def needs(library: str, what: str) -> None:

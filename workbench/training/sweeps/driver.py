@@ -6,9 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from filelock import FileLock, Timeout
 
 from workbench.training.sweeps.attempt import Crew, Ended
@@ -19,6 +18,9 @@ from workbench.training.sweeps.plan import Plan, read_plan
 from workbench.training.sweeps.progress import Board
 from workbench.util.files import check_can_make
 from workbench.util.lookup import check_name
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SECONDS_TO_WAIT = 0.2
 
@@ -50,7 +52,32 @@ def sweep(
     Raises:
         ValueError: if the file or any of its runs is wrong, or a folder holds another run; nothing is written then.
     """
-    plan, out = read_plan(source), output_folder(source, out)
+    out = output_folder(source, out)
+
+    def keep(jobs: Sequence[Job]) -> None:
+        write_results(jobs, out)
+
+    return results(train_all(read_plan(source), out, workers=workers, ray=ray, progress=progress, keep=keep))
+
+
+def train_all(
+    plan: Plan,
+    out: Path,
+    *,
+    workers: int | None,
+    ray: str | None,
+    progress: bool,
+    keep: Callable[[Sequence[Job]], object],
+) -> list[Job]:
+    """Train every run of a plan that is not finished, as `sweep`, whose arguments these are.
+
+    Args:
+        plan, out, workers, ray, progress: as of `sweep`.
+        keep: called with all runs whenever one has ended, and at the end.
+
+    Raises:
+        ValueError: as `sweep`.
+    """
     if ray is not None and workers is not None:
         raise ValueError("give workers, or the address of a Ray cluster, not both: a cluster knows its own CPUs")
     count, jobs = at_a_time(workers), survey(plan, out)
@@ -59,8 +86,9 @@ def sweep(
     crew: Crew = Workers(count) if ray is None or not unfinished else Cluster(ray)
     with closing(crew), _only_sweep(out):
         with Board(jobs, crew, progress and bool(unfinished)) as board:
-            _train(unfinished, crew, board, plan.retries, lambda: write_results(jobs, out))
-        return write_results(jobs, out)
+            _train(unfinished, crew, board, plan.retries, lambda: keep(jobs))
+        keep(jobs)
+    return jobs
 
 
 def preview(source: str | Path | Mapping[str, Any], out: str | Path | None = None) -> pd.DataFrame:

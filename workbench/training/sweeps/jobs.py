@@ -6,16 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import pandas as pd
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Literal
 
 from workbench.runs import Run, RunConfig, load_run
-from workbench.runs.listing import FIGURES
+from workbench.runs.folder import FIGURES
 from workbench.training.sweeps.plan import RESULTS, Plan, Planned
 from workbench.util.files import write_atomically
 from workbench.util.settings import as_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass
@@ -53,10 +53,9 @@ class Job:
 
     def look(self) -> None:
         """Read the run's latest figures from its folder."""
-        metrics = self.run.metrics()
-        latest = {name: metrics[name].dropna().iloc[-1:].tolist() for name in metrics}
-        self.figures = {name: (latest.get(name) or [math.nan])[0] for name in (*FIGURES, "seconds")}
-        self.figures["step"] = int((latest.get("step") or [0])[0])
+        latest = self.run.latest()
+        self.figures = {name: latest.get(name, math.nan) for name in (*FIGURES, "seconds")}
+        self.figures["step"] = int(latest.get("step", 0))
 
     def row(self) -> dict[str, Any]:
         """The run's row in the results."""
@@ -94,6 +93,8 @@ def survey(plan: Plan, out: Path) -> list[Job]:
 
 def results(jobs: Sequence[Job]) -> pd.DataFrame:
     """The results as a table: one row for each run."""
+    import pandas as pd
+
     frame = pd.DataFrame([job.row() for job in jobs])
     for name in {name for job in jobs for name in job.planned.choice}:
         # A column of a Parquet file has one type: mixed values become text.
@@ -115,6 +116,11 @@ def write_results(jobs: Sequence[Job], out: Path) -> pd.DataFrame:
 
 def _attempts(path: Path) -> dict[str, int]:
     """The number of attempts at each run in earlier sweeps; empty if the results are missing or damaged."""
+    if not path.exists():
+        return {}
+    import pandas as pd
+    import pyarrow as pa
+
     try:
         frame = pd.read_parquet(path, columns=["run", "attempts"])
     except (OSError, ValueError, pa.ArrowException):
