@@ -111,7 +111,8 @@ def test_a_bare_machine_trains_measures_and_leaves_one_small_archive(bare: Path,
     assert len(runs) == 4 and own / RESULT in names
     assert {name.stem for name in names if name.parent == own / MEASURED / RUNS} == runs
     (result,) = collect(tmp_path / "root", {"sorting-bases": dry(STUDIES["sorting-bases"])})
-    assert len(result.groups) == 4 and {*result.groups["plain"]} == {"copy", "minimum", "successor", "identity_removed"}
+    assert len(result.groups) == 4
+    assert {*result.groups["plain"]} >= {"copy", "minimum", "successor", "identity_removed"}
 
 
 def test_without_a_gpu_it_says_what_would_run_and_how_long(

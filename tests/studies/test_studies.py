@@ -607,13 +607,17 @@ def test_a_zoo_without_its_runs_says_which_study_trains_them(
 ) -> None:
     code, text = said(capsys, "zoo", "--root", str(tmp_path))
     assert code == 2 and "`workbench study run chain-layers` trains it" in text
+    elsewhere = zoo.Exhibit("box-moves", "standard-seed=0-n_layers=2", 1, DAY)
+    with pytest.raises(ValueError, match="`workbench study run box-moves --scale day` trains it"):
+        zoo._finished(tmp_path, elsewhere)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("exhibit", zoo.EXHIBITS.values(), ids=lambda one: f"{one.study} {one.run}")
 def test_every_exhibit_is_a_run_of_its_study(exhibit: zoo.Exhibit) -> None:
     study = STUDIES[exhibit.study]
-    planned = {one.name: one.config for one in read_plan(study.plan(SMALL, study.seeds[SMALL])).runs}
+    plan = read_plan(study.plan(exhibit.scale, study.seeds[exhibit.scale]))
+    planned = {one.name: one.config for one in plan.runs}
     assert exhibit.run in planned
     assert exhibit.checkpoints == 0 or planned[exhibit.run].checkpoint_count
 

@@ -61,6 +61,8 @@ def test_no_step_asks_the_device_for_a_number(preset: str, monkeypatch: pytest.M
     learner = make_learner(config, CPU)
     for part in (learner.model, *learner.objectives.values()):
         part.to("meta")
+    (group,) = learner.optimizer.param_groups
+    group["params"] = [p for part in (learner.model, *learner.objectives.values()) for p in part.parameters()]
     learner.device = torch.device("meta")
     monkeypatch.setattr(learner.optimizer, "step", lambda: None)  # PyTorch's fused AdamW, which has no `meta`
     monkeypatch.setattr(module, "global_draws", lambda *_: nullcontext())

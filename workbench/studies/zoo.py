@@ -96,7 +96,8 @@ def _finished(root: Path, exhibit: Exhibit) -> Run:
     for other in _with_other_settings(exhibit, folder / TUNED):
         if (other / WEIGHTS).is_file():
             return load_run(other)
-    raise ValueError(f"there is no finished run {path}; `workbench study run {exhibit.study}` trains it")
+    command = f"workbench study run {exhibit.study}" + ("" if exhibit.scale == SMALL else f" --scale {exhibit.scale}")
+    raise ValueError(f"there is no finished run {path}; `{command}` trains it")
 
 
 def _with_other_settings(exhibit: Exhibit, folder: Path) -> list[Path]:
