@@ -229,6 +229,8 @@ SECONDS: dict[str, int] = {
     "multiply-cot": 104,
     "boxes-standard": 140,
     "boxes-chacal": 166,
+    "box-moves-standard": 144,
+    "box-moves-chacal": 92,
     "increment-standard": 98,
     "increment-hints": 201,
     "increment-tempered": 100,
