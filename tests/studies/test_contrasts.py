@@ -104,14 +104,26 @@ def test_what_still_rises_was_stopped_on_the_way() -> None:
     stopped = over_training(RISING, RISING, RISING)
     asked["one"]["accuracy over training"] = stopped
     words = sentence(Higher("accuracy", "one", "other").ask(asked))
-    assert words.endswith("; over the last 20% of the steps accuracy still rose, that of one by +10 percentage points")
+    assert words.endswith("; over the last 20% of the steps the curve still rose, that of one by +10 percentage points")
     clear = means(good=(0.98, 0.99, 0.97, 0.99, 0.98), bad=(0.2, 0.22, 0.19, 0.2, 0.21))
     clear["bad"]["accuracy over training"] = clear["good"]["accuracy over training"] = stopped
     assert Higher("accuracy", "good", "bad").ask(clear).verdict is Verdict.HOLDS  # by how much, at this budget
     assert Reaches("accuracy", "good", 0.9).ask(clear).verdict is Verdict.HOLDS
-    assert Reaches("accuracy", "bad", 0.9).ask(clear).verdict is Verdict.STOPPED  # it was not reached yet
-    assert StaysBelow("accuracy", "bad", 0.9).ask(clear).verdict is Verdict.STOPPED
+    for value, reaches, below in ((0.6, Verdict.STOPPED, Verdict.STOPPED), (0.9, Verdict.FAILS, Verdict.HOLDS)):
+        assert Reaches("accuracy", "bad", value).ask(clear).verdict is reaches  # 50 points more in twice the steps
+        assert StaysBelow("accuracy", "bad", value).ask(clear).verdict is below
     assert together([Higher("accuracy", "one", "other").ask(asked)]) is Verdict.STOPPED
+    clear["bad"]["accuracy over training"], clear["bad"]["whole over training"] = (
+        stopped,
+        over_training(FLAT, FLAT, FLAT),
+    )
+    clear["bad"]["whole"] = clear["bad"]["accuracy"]
+    assert StaysBelow("whole", "bad", 0.9).ask(clear).verdict is Verdict.HOLDS  # its own curve is flat
+    rise = over_training(*3 * ((0.1, 0.15, 0.16, 0.17, 0.2),))  # by 3 points of a fifth: 15 more in twice the steps
+    clear["bad"]["whole over training"] = rise
+    for value, verdict in ((0.9, Verdict.HOLDS), (0.3, Verdict.STOPPED)):
+        below = StaysBelow("whole", "bad", value).ask(clear)
+        assert below.verdict is verdict and "still rose, that of bad by +3 percentage points" in sentence(below)
 
 
 def test_seeds_on_one_plateau_have_learnt_nothing_that_could_differ() -> None:

@@ -581,6 +581,9 @@ def test_the_curve_of_a_run_that_reached_what_was_wanted_goes_on_to_the_end(tmp_
     assert run.step() == 2
     curve = OverTraining()(run)["accuracy over training"]
     assert list(curve.coords["step"]) == [2, 4, 6, 8, 10] and len(set(curve.values)) == 1
+    often = train("chain-chacal", out=tmp_path / "often", progress=False, **tiny(steps=90, eval_every=1, eval_size=4))
+    steps = OverTraining()(often)["accuracy over training"].coords["step"]
+    assert list(steps) == list(range(3, 91, 3))
 
 
 # The zoo

@@ -23,7 +23,7 @@ from workbench.measurement.units import scale_of
 FEWEST_SEEDS = 3  # on either side, before anything is said to hold or not
 RIGHT = 0.01  # of the answers, at least, of one of two groups that are to be compared
 LAST_PART = 0.2  # of the training steps, over which a curve is said to rise or to be flat
-RISES = 0.02  # of accuracy over that part: a group whose mean rises by so much was stopped on the way
+RISES = 0.02  # of a curve over that part: a group whose mean rises by so much was stopped on the way
 PLATEAU = 0.03  # of a share: where all seeds of both groups lie within so much and none rises, nothing tells them apart
 SOLVED = 0.95  # of a share: seeds that lie together above it have learnt the task
 
@@ -87,8 +87,9 @@ class Group(Stored):
         value, low, high: the mean and its 95 % interval; None where it is not known.
         n: the seeds; of a study without runs, the examples.
         each: every seed's value; None where examples are counted, or the values were not kept.
-        rise: by how much its accuracy rose over the last fifth of its training, the mean over seeds; None where no
-            curve was kept.
+        rise: by how much its learning curve rose over the last fifth of its training, the mean over seeds; None where
+            none was kept. It is the curve of what is asked for, or where none of that was kept, of accuracy.
+        of_itself: whether it is the former.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Group(Stored):
     n: int = 1
     each: tuple[float, ...] | None = None
     rise: float | None = None
+    of_itself: bool = False
 
     @classmethod
     def of(
@@ -110,14 +112,16 @@ class Group(Stored):
         at: Mapping[str, Any],
         settings: str = "",
         curve: Measurement | None = None,
+        *,
+        of_itself: bool = False,
     ) -> Group:
-        """A group from a single mean over seeds, or over examples, and the curve of its accuracy over training."""
+        """A group from a single mean over seeds, or over examples, and its curve over training, a share."""
         each = None if mean.each is None else tuple(mean.each[~np.isnan(mean.each)].tolist())
         n = len(each) if each is not None else 1 if mean.n is None else int(mean.n)
         ends = {"low": _known(mean.low), "high": _known(mean.high)}
         about = {"name": name, "at": dict(at), "settings": settings, "units": mean.units}
         rise = None if curve is None else rise_at_end(curve)
-        return cls(**about, value=_known(mean.values), **ends, n=n, each=each, rise=rise)
+        return cls(**about, value=_known(mean.values), **ends, n=n, each=each, rise=rise, of_itself=of_itself)
 
 
 class Outcome(Stored):
@@ -152,6 +156,17 @@ class Outcome(Stored):
         numbers = {name: data[name] for name in ("verdict", "value", "low", "high")}
         return {**numbers, "groups": [{"name": "", "n": n} for n in data["n"]]}
 
+    def rising(self, group: Group) -> bool:
+        """Whether a group's curve still rose at the end; if a value is asked for, so as to be there in twice the steps.
+
+        How far another curve than that of what is asked still was from anything is not known.
+        """
+        if group.rise is None or group.rise < RISES:
+            return False
+        if self.asked is None or self.asked.kind not in (Kind.REACHES, Kind.STAYS_BELOW) or not group.of_itself:
+            return True
+        return group.value is None or group.value + group.rise / LAST_PART >= self.asked.value
+
     @property
     def apart(self) -> bool:
         """Whether every seed of the first group lies above every seed of the second."""
@@ -166,7 +181,7 @@ def decide(asked: Asked, groups: Sequence[Group]) -> Outcome:
     A difference, or a mean, holds where its whole 95 % interval lies on the side that is claimed, and does not hold
     where all of it lies on the other. What every seed should reach holds where every seed does, and does not hold
     where none does; what none should reach, the other way round. Where neither is so, or no seed reaches the value,
-    and the accuracy of a group still rose at the end, training was stopped on the way. Otherwise nothing was learnt
+    and the curve of a group still rose at the end, training was stopped on the way. Otherwise nothing was learnt
     that could differ where no group is right, or all seeds lie on one plateau, and else it is not settled.
     """
     if asked.kind is Kind.HIGHER:
@@ -189,7 +204,7 @@ def _by_curves(outcome: Outcome) -> Outcome:
     settled = outcome.verdict is not Verdict.OPEN and (outcome.rule is not Rule.SEEDS or outcome.reached)
     if settled or outcome.rule is Rule.TOO_FEW or any(rise is None for rise in rises):
         return outcome
-    if any(rise is not None and rise >= RISES for rise in rises):
+    if any(map(outcome.rising, outcome.groups)):
         return outcome.model_copy(update={"verdict": Verdict.STOPPED, "rule": Rule.RISING})
     each = [value for group in outcome.groups for value in group.each or ()]
     together = len(outcome.groups) == 2 and outcome.groups[0].units == "share" and max(each) - min(each) <= PLATEAU

@@ -13,7 +13,7 @@ from workbench.measurement import Measurement
 from workbench.measurement.units import scale_of
 from workbench.util.lookup import lookup
 
-CURVES = ("accuracy over training", "accuracy over fine-tuning")  # which say whether a group had come to rest
+OVER = ("over training", "over fine-tuning")  # ends of the names of curves, which say whether a group had come to rest
 
 Means = Mapping[str, Mapping[str, Measurement]]
 
@@ -67,8 +67,14 @@ class Contrast(ABC):
         groups = []
         for name, at in self.places:
             mean = _single(means, name, quantity, at)
-            curve = next((means[name][curve] for curve in CURVES if curve in means[name]), None)
-            groups.append(Group.of(mean, name, at, chosen.get(name, ""), curve))
+            curves = [(figure, f"{figure} {over}") for figure in (quantity, "accuracy") for over in OVER]
+            figure, name_of_curve = next((known for known in curves if known[1] in means[name]), ("", ""))
+            curve = means[name].get(name_of_curve)
+            if curve is not None and curve.units != "share":
+                curve = None
+            groups.append(
+                Group.of(mean, name, at, chosen.get(name, ""), curve, of_itself=figure == quantity and not at)
+            )
         self.check(groups[0].units)
         return decide(self.asked, groups)
 

@@ -36,6 +36,11 @@ from workbench.util.plugins import sources
 RUNS, TUNING, TUNED, MEASURED, RESULT = "runs", "tuning", "tuned", "measured", "result.json"
 """Folders of runs as planned; of those by which settings are chosen; of those that are asked with chosen settings."""
 
+CURVES = (
+    "accuracy",
+    "whole_answer",
+)  # of the log, kept of every run that has them: they tell who was stopped on the way
+
 Settings = dict[str, dict[str, Quantities]]
 """Group -> setting -> the mean of each quantity over its seeds."""
 
@@ -194,7 +199,7 @@ class Engine:
         write_results(jobs, folder)
 
     def _measured(self, run: Run, folder: str) -> Quantities:
-        """What is measured of a run of a folder, and its learning curve; kept, so that it is measured once."""
+        """What is measured of a run of a folder, and its learning curves; kept, so that it is measured once."""
         assert self.study.measure is not None
         path = self.out / MEASURED / folder / f"{run.name}.json"
         mark, kept = self._mark(run), read_json(path)
@@ -202,13 +207,16 @@ class Engine:
             with suppress(ValueError):  # what is damaged is measured again
                 return unpack_each(kept.get("quantities"))
         quantities = self.study.measure(run)
-        quantities |= {name: curve for name, curve in OverTraining()(run).items() if name not in quantities}
+        for figure in CURVES:
+            quantities |= {name: curve for name, curve in OverTraining(figure)(run).items() if name not in quantities}
         write_json(path, {"of": mark, "quantities": {name: pack(one) for name, one in quantities.items()}})
         return {name: unpack(pack(one)) for name, one in quantities.items()}
 
     def _mark(self, run: Run) -> str:
         """What decides a run's measurement: its weights, config and log, and how it is measured, by which code."""
-        digest = hashlib.sha256(f"{version()} {described(self.study.measure)} {sorted(sources().items())}".encode())
+        digest = hashlib.sha256(
+            f"{version()} {described(self.study.measure)} {CURVES} {sorted(sources().items())}".encode()
+        )
         for name in (WEIGHTS, CONFIG, METRICS):
             digest.update((run.path / name).read_bytes())
         return digest.hexdigest()

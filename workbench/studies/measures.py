@@ -22,6 +22,7 @@ from workbench.runs.config import check_condition
 from workbench.tasks import Task
 
 HALF, HALF_RIGHT = 0.5, "half right up to"
+MOST_POINTS = 40  # of a learning curve
 
 Measure = Callable[[Run], dict[str, Measurement]]
 
@@ -192,7 +193,8 @@ class Perplexity:
 class OverTraining:
     """A figure of the evaluations over the training steps, as `NAME over training`: the dim `step`.
 
-    Of a run that stopped early at what was wanted (`stop_at`), the last figure stands for the steps it did not take.
+    Of a run that stopped early at what was wanted (`stop_at`), the last figure stands for the steps it did not take. Of
+    many evaluations every so many are kept, and the last.
     """
 
     name: str = "accuracy"
@@ -206,6 +208,8 @@ class OverTraining:
             untaken = list(range(steps[-1] + run.config.eval_every, run.config.steps, run.config.eval_every))
             steps += [*untaken, run.config.steps]
             values = np.append(values, np.full(len(steps) - len(values), values[-1]))
+        every = slice((len(steps) - 1) % (apart := -(-len(steps) // MOST_POINTS)), None, apart)  # the last among them
+        steps, values = steps[every], values[every]
         label = f"{self.name} over training"
         about = {"model": run.name}
         n = np.full(len(values), run.config.eval_size)

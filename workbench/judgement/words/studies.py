@@ -49,12 +49,12 @@ def sentence(outcome: Outcome) -> str:
 
 
 def _rising(outcome: Outcome) -> str:
-    """By how much the accuracy of groups still rose, where that is why nothing is settled."""
-    if outcome.rule is not Rule.RISING:
-        return ""
+    """By how much the curves of groups still rose, where that is why nothing is settled, or a value was not reached."""
     rising = [group for group in outcome.groups if group.rise is not None and group.rise >= RISES]
+    if not rising or (outcome.rule is not Rule.RISING and outcome.reached != 0):
+        return ""
     each = " and ".join(f"that of {group.name} by {difference(group.rise or 0, units='share')}" for group in rising)
-    return f"; over the last {percent(LAST_PART)} of the steps accuracy still rose, {each}"
+    return f"; over the last {percent(LAST_PART)} of the steps the curve still rose, {each}"
 
 
 def _higher(outcome: Outcome, asked: Asked) -> str:
