@@ -16,7 +16,6 @@ import pytest
 
 from workbench.cli import main
 from workbench.inspection import inspect_run
-from workbench.inspection.one_run import Plan
 from workbench.runs import list_runs
 from workbench.studies import GPU, SMALL, STUDIES, Study, collect, read_ledger
 from workbench.studies.contrasts import Higher
@@ -188,9 +187,10 @@ def test_the_decoder_itself_gives_what_its_hooked_copy_gives(tmp_path: Path, mon
     run = train("sort-standard", tmp_path / "run", steps=2, batch_size=8, eval_size=8, progress=False)
     names = ("accuracy", "overall", "edit_distance", "copy", "minimum", "successor", "identity_removed")
     settings = {"n": 4, "seed": 0, "only": names, "nulls": (), "causal": False}
-    alone = inspect_run(run, **settings)
-    monkeypatch.setattr(Plan, "looked_at", property(lambda plan: plan.own.hooked))
     hooked = inspect_run(run, **settings)
+    monkeypatch.setattr("workbench.inspection.one_run.can_hook", lambda: False)
+    monkeypatch.setattr("workbench.models.hooked.hook", lambda *_, **__: pytest.fail("a decoder shows all of this"))
+    alone = inspect_run(run, **settings)
     for name in names:
         assert alone[name].mean.values == pytest.approx(hooked[name].mean.values, abs=1e-6, nan_ok=True), name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -133,6 +134,16 @@ def shown(batches: Sequence[T], what: str, progress: bool | Callable[[float], No
             progress(done / len(batches))
 
 
+@cache
+def can_hook() -> bool:
+    """Whether TransformerLens is there; a machine that only trains may lack it."""
+    try:
+        import transformer_lens  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
 @dataclass
 class Plan:
     """The measures to take of a run, and the models to take them of.
@@ -214,12 +225,12 @@ class Plan:
 
     @property
     def looked_at(self) -> AnyHooked | Decoder:
-        """What is run to be looked at: the decoder itself where what it shows is all that is asked for.
+        """What is looked at: the hooked copy; without TransformerLens the decoder, if it shows all that is asked.
 
-        It is faster than the hooked copy, and needs no TransformerLens.
+        The two differ by rounding, so on one machine it is always the same one.
         """
         model = self.own.subject.model
-        if self.causal or self.fresh or not isinstance(model, Decoder):
+        if self.causal or self.fresh or not isinstance(model, Decoder) or can_hook():
             return self.own.hooked
         return model if {*self.names} <= {*seen_without_hooks(model), DECODED} else self.own.hooked
 
