@@ -27,7 +27,7 @@ RULE = (
     "low",
     "high",
 )  # of a contrast: as it is judged today
-SINCE = "accuracy over training"  # the learning curve, which every result has kept since
+SINCE = ("accuracy over training", "whole_answer over training")  # learning curves, which every result has kept since
 ENDS = ("low", "high")  # of intervals over seeds, which leave room for seeds not seen since the verdicts were reworked
 
 Same = Callable[..., None]
@@ -41,7 +41,7 @@ def numbers(data: dict[str, Any]) -> dict[str, Any]:
     """What a result measured, and its verdicts, but for the rule by which these are reached and what it keeps."""
     contrasts = [without(one, RULE) for one in data["contrasts"]]
     kept = {name: value for name, value in data.items() if name not in ("made", "tuning", "tried", "contrasts")}
-    return without(kept, (*ENDS, SINCE)) | {"contrasts": contrasts}
+    return without(kept, (*ENDS, *SINCE)) | {"contrasts": contrasts}
 
 
 def without(data: Any, names: tuple[str, ...]) -> Any:
