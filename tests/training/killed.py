@@ -13,6 +13,18 @@ from workbench.runs import RunConfig
 from workbench.training.training_run import TrainingRun
 from workbench.util.files import load_tensors
 
+FEW_STEPS: dict[str, Any] = {
+    "batch_size": 4,
+    "eval_size": 8,
+    "steps": 12,
+    "eval_every": 6,
+    "log_every": 1,
+    "save_every": 5,
+    "precision": "float64",
+    "device": "cpu",
+}
+"""A run of a second, with states to go on from, whose arithmetic is exact enough to be compared."""
+
 
 def train_until_killed(config: RunConfig, folder: Path, step: int) -> None:
     """Train a run that dies before it has recorded a step."""

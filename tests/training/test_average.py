@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import workbench
-from tests.training.killed import check_resumed, train_until_killed
+from tests.training.killed import FEW_STEPS, check_resumed, train_until_killed
 from tests.training.test_distributed import as_fields, assert_same_run, launched
 from workbench.models import Decoder
 from workbench.runs import Run, RunConfig, load_run
@@ -21,14 +21,7 @@ SMALL: dict[str, Any] = {
     "task": {"n": 8, "k": 2},
     "model": {"d_model": 16, "n_heads": 2, "tied": True},
     "learning_rate": 1e-2,
-    "batch_size": 4,
-    "eval_size": 8,
-    "steps": 12,
-    "eval_every": 6,
-    "log_every": 1,
-    "save_every": 5,
-    "precision": "float64",
-    "device": "cpu",
+    **FEW_STEPS,
 }
 
 

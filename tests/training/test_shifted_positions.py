@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import workbench
-from tests.training.killed import check_resumed, train_until_killed
+from tests.training.killed import FEW_STEPS, check_resumed, train_until_killed
 from tests.training.test_distributed import as_fields, assert_same_run, launched
 from workbench.models import Decoder, DecoderConfig
 from workbench.runs import RunConfig, load_run
@@ -19,14 +19,7 @@ from workbench.training.data import training_batches
 SMALL: dict[str, Any] = {
     "task": {"max_length": 5, "test_max_length": 9, "hints": "successor"},
     "model": {"d_model": 16, "n_heads": 2, "positions": "learned"},
-    "batch_size": 4,
-    "eval_size": 8,
-    "steps": 12,
-    "eval_every": 6,
-    "log_every": 1,
-    "save_every": 5,
-    "precision": "float64",
-    "device": "cpu",
+    **FEW_STEPS,
 }
 
 

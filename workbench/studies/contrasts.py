@@ -67,14 +67,8 @@ class Contrast(ABC):
         groups = []
         for name, at in self.places:
             mean = _single(means, name, quantity, at)
-            curves = [(figure, f"{figure} {over}") for figure in (quantity, "accuracy") for over in OVER]
-            figure, name_of_curve = next((known for known in curves if known[1] in means[name]), ("", ""))
-            curve = means[name].get(name_of_curve)
-            if curve is not None and curve.units != "share":
-                curve = None
-            groups.append(
-                Group.of(mean, name, at, chosen.get(name, ""), curve, of_itself=figure == quantity and not at)
-            )
+            of, curve = _curve(means[name], quantity)
+            groups.append(Group.of(mean, name, at, chosen.get(name, ""), curve, of_itself=of == quantity and not at))
         self.check(groups[0].units)
         return decide(self.asked, groups)
 
@@ -175,3 +169,13 @@ def _single(means: Means, group: str, quantity: str, at: Mapping[str, Any]) -> M
             f"{quantity} has the dims {', '.join(mean.dims)}: say at which coordinates to compare, in `at`"
         )
     return mean
+
+
+def _curve(own: Mapping[str, Measurement], quantity: str) -> tuple[str, Measurement | None]:
+    """A group's learning curve, a share, with the name of what it is of: of a quantity, or else of accuracy."""
+    for figure in (quantity, "accuracy"):
+        for over in OVER:
+            curve = own.get(f"{figure} {over}")
+            if curve is not None:
+                return figure, curve if curve.units == "share" else None
+    return "", None

@@ -36,10 +36,8 @@ from workbench.util.plugins import sources
 RUNS, TUNING, TUNED, MEASURED, RESULT = "runs", "tuning", "tuned", "measured", "result.json"
 """Folders of runs as planned; of those by which settings are chosen; of those that are asked with chosen settings."""
 
-CURVES = (
-    "accuracy",
-    "whole_answer",
-)  # of the log, kept of every run that has them: they tell who was stopped on the way
+CURVES = ("accuracy", "whole_answer")
+"""Figures of the log whose curves are kept of every run that has them: they tell which was stopped on the way."""
 
 Settings = dict[str, dict[str, Quantities]]
 """Group -> setting -> the mean of each quantity over its seeds."""
