@@ -176,10 +176,10 @@ def test_a_report_on_repeated_symbols_shows_decoded_answers_by_length(
     said = capsys.readouterr().out
     assert "exact match, decoded" in said and "edit distance, decoded (tokens)" in said and "test loss (nats)" in said
     assert [line.split()[:3] for line in said.splitlines() if line.startswith("  length")] == [
-        ["length", "4", "100.0%"],
-        ["length", "6", "100.0%"],
-        ["length", "4", "0.000"],
-        ["length", "6", "0.000"],
+        ["length", "4", "100%"],
+        ["length", "6", "100%"],
+        ["length", "4", "0.00"],
+        ["length", "6", "0.00"],
     ]
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "per test condition (length=6,repeats=3; length=4,repeats=2)" in page and "<h2>Exact match by length" in page
