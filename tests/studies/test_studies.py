@@ -50,8 +50,9 @@ from workbench.studies import (
     zoo,
 )
 from workbench.studies.anew import judged_anew
+from workbench.studies.drawing import Drawing
 from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED, TUNING, group_name
-from workbench.studies.figures import by_dim, by_group, by_its_dims
+from workbench.studies.figures import by_dim, by_group
 from workbench.studies.ledger import index_page, keep_earlier, study_page
 from workbench.studies.measures import AtCheckpoints, ByCondition, HalfRight, Inspect, Logged, OverTraining
 from workbench.studies.result import differences
@@ -676,7 +677,7 @@ def test_studies_that_share_runs_ask_for_the_same_ones() -> None:
 
 
 def test_the_sorter_written_by_hand_sorts_in_every_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workbench.studies.sorting_by_hand.N", 8)
+    monkeypatch.setattr("workbench.studies.papers.sorting_by_hand.N", 8)
     result = run_study("sorting-by-hand", root=tmp_path, progress=False)
     assert result is not None and result.verdict is Verdict.HOLDS
 
@@ -820,9 +821,10 @@ def test_a_result_that_cannot_be_drawn_is_named_and_the_other_pages_are_written(
 
 def test_a_quantity_is_drawn_as_its_dims_ask(root: Path, file: Path) -> None:
     (one,) = collect(root, dict([find_study(str(file))]))
-    kinds = {name: by_its_dims(one.groups, name, "").data[0].type for name in ("accuracy", "overall")}
-    assert kinds == {"accuracy": "bar", "overall": "scatter"}
-    assert by_its_dims(one.groups, "accuracy over training", "").layout.xaxis.title.text == "training step"
+    drawn = {name: Drawing(name, "")(one.groups) for name in ("accuracy", "overall", "accuracy over training")}
+    assert [figure.data[0].type for figure in drawn.values()] == ["bar", "scatter", "scatter"]
+    assert drawn["accuracy over training"].layout.xaxis.title.text == "training step"
+    assert Drawing("overall", "", at={"unit": "last"})(one.groups).data[0].type == "bar"
     with pytest.raises(ValueError, match="overall has the dims unit: say at which coordinates"):
         by_group(one.groups, "overall", "")
 

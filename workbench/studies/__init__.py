@@ -1,6 +1,6 @@
 """Studies: a question with everything that answers it, from its runs to its verdict, by one command.
 
-A study of the papers is one file here and one entry in `STUDIES`; one of your own is a file anywhere
+A study of the papers is one file of `studies.papers` and one entry in its `STUDIES`; one of your own is a file anywhere
 (`studies.from_file`).
 """
 
@@ -11,43 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from workbench.judgement.contrast import Outcome, Verdict
-from workbench.studies import (
-    arithmetic_methods,
-    boxes_default,
-    boxes_depth,
-    chain_gamma,
-    chain_hops,
-    chain_layers,
-    data_statistics,
-    finetuned_multiplication,
-    finetuned_perplexity,
-    increment_lengths,
-    lis_methods,
-    multiplication_collapse,
-    multiplication_collapse_larger,
-    multiplication_digits,
-    multiplication_larger,
-    multiplication_loss,
-    multiplication_methods,
-    multiplication_pauses,
-    property_heads,
-    sorting_bases,
-    sorting_by_hand,
-    sorting_data,
-    sorting_depth,
-    sorting_hints,
-    sorting_lengths,
-    sorting_mechanisms,
-    sorting_repeats,
-    sorting_width,
-    state_tracking,
-    text_perplexity,
-)
 from workbench.studies.contrasts import Contrast, Higher, Near, Reaches, StaysBelow
 from workbench.studies.engine import RESULT, Engine
 from workbench.studies.from_file import study_from_file
 from workbench.studies.gpu import ARCHIVES
 from workbench.studies.ledger import collect, keep_earlier, read_ledger, write_pages
+from workbench.studies.papers import STUDIES
 from workbench.studies.result import Result, check_question
 from workbench.studies.stored import read_json
 from workbench.studies.study import DAY, GPU, PAPER, SMALL, STUDY_FILE, Published, Source, Study, check_seeds
@@ -85,41 +54,6 @@ __all__ = [
     "write_pages",
 ]
 
-STUDIES: dict[str, Study] = {
-    "chain-layers": chain_layers.STUDY,
-    "chain-hops": chain_hops.STUDY,
-    "chain-gamma": chain_gamma.STUDY,
-    "property-heads": property_heads.STUDY,
-    "boxes-depth": boxes_depth.STUDY,
-    "boxes-default": boxes_default.STUDY,
-    "box-moves": replace(study_from_file(Path(__file__).with_name("box_moves.toml")), file=""),
-    "text-perplexity": text_perplexity.STUDY,
-    "finetuned-perplexity": finetuned_perplexity.STUDY,
-    "sorting-by-hand": sorting_by_hand.STUDY,
-    "sorting-lengths": sorting_lengths.STUDY,
-    "sorting-repeats": sorting_repeats.STUDY,
-    "sorting-data": sorting_data.STUDY,
-    "sorting-depth": sorting_depth.STUDY,
-    "sorting-width": sorting_width.STUDY,
-    "sorting-hints": sorting_hints.STUDY,
-    "sorting-bases": sorting_bases.STUDY,
-    "sorting-mechanisms": sorting_mechanisms.STUDY,
-    "increment-lengths": increment_lengths.STUDY,
-    "multiplication-methods": multiplication_methods.STUDY,
-    "multiplication-larger": multiplication_larger.STUDY,
-    "multiplication-digits": multiplication_digits.STUDY,
-    "multiplication-collapse": multiplication_collapse.STUDY,
-    "multiplication-collapse-larger": multiplication_collapse_larger.STUDY,
-    "multiplication-loss": multiplication_loss.STUDY,
-    "multiplication-pauses": multiplication_pauses.STUDY,
-    "finetuned-multiplication": finetuned_multiplication.STUDY,
-    "arithmetic-methods": arithmetic_methods.STUDY,
-    "lis-methods": lis_methods.STUDY,
-    "data-statistics": data_statistics.STUDY,
-    "state-tracking": state_tracking.STUDY,
-}
-"""The claims of the papers, by name."""
-
 REPORT, ZOO = "report", "zoo"
 """Folders of pages and of models, beside those of the studies."""
 
@@ -135,7 +69,7 @@ def find_study(name: str) -> tuple[str, Study]:
         check_name(stem, "a study", taken=[REPORT, ZOO, ARCHIVES])
         if stem.casefold() in map(str.casefold, STUDIES):
             raise ValueError(f"{name} has the name of a study of the papers, whose folder it would share: rename it")
-        return stem, study_from_file(name)
+        return stem, study_from_file(name, STUDIES)
     return name, lookup(STUDIES, name, "study")
 
 
@@ -161,7 +95,7 @@ def studies_under(root: Path) -> dict[str, Study]:
     """
     copies = {path.parent.name: path for path in sorted(root.glob(f"[!.]*/{STUDY_FILE}"))}
     own = {name: path for name, path in copies.items() if name not in STUDIES}
-    return {name: replace(study_from_file(path), file=f"{name}.toml") for name, path in own.items()}
+    return {name: replace(study_from_file(path, STUDIES), file=f"{name}.toml") for name, path in own.items()}
 
 
 def run_study(

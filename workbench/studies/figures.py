@@ -64,22 +64,6 @@ def by_group(
     return _y_axis(figure, next(iter(shown.values())), what)
 
 
-def by_its_dims(groups: Groups, quantity: str, title: str, *, published: Sequence[Published] = ()) -> Figure:
-    """One quantity of every group, as its dims ask for: bars, lines over training, or lines along its dim.
-
-    Raises:
-        ValueError: if no group has it, or it has several dims.
-    """
-    dims = next(iter(_having(groups, quantity).values())).dims
-    if not dims:
-        return by_group(groups, quantity, title, published=published)
-    if dims == ("step",):
-        return over_training(groups, quantity, title)
-    if len(dims) > 1:
-        raise ValueError(f"{quantity} has the dims {', '.join(dims)}; one of a single dim can be drawn")
-    return by_dim(groups, quantity, title, quantity)
-
-
 def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_title: str, quantity: str) -> Figure:
     """One quantity along a setting, its values evenly spaced: means over seeds with intervals, a dot for each seed.
 
@@ -150,7 +134,8 @@ def over_training(
     means = sample_size({name: replace(mean, each=None) for name, mean in shown.items()})
     framed(figure, title, f"{means}; bands: from the lowest to the highest seed")
     figure.update_xaxes(title="training step")
-    return _y_axis(figure, next(iter(shown.values())), quantity.removesuffix(" over training"))
+    what = quantity.removesuffix(" over training")
+    return _y_axis(figure, next(iter(shown.values())), f"{what}, {place_in_words(at)}" if at else what)
 
 
 def by_dim(groups: Groups, quantity: str, title: str, y_title: str, only: Sequence[str] = ()) -> Figure:

@@ -14,7 +14,6 @@ import numpy as np
 
 from workbench.inspection import inspect_run
 from workbench.inspection.learning_curves import single, units_of
-from workbench.inspection.measures import every_measure
 from workbench.inspection.over_training import checkpoints
 from workbench.measurement import Measurement
 from workbench.runs import Run
@@ -254,28 +253,3 @@ def _can_draw(task: Task, condition: dict[str, Any]) -> bool:
 def _at(measured: Measurement, place: dict[str, Any]) -> Measurement:
     """A measurement at those coordinates that it has dims for."""
     return measured.select(**{dim: label for dim, label in place.items() if dim in measured.dims})
-
-
-def by_name(names: Sequence[str], n: int) -> Together:
-    """Measures as a study's file names them: instruments, `log.NAME`, `log.NAME over training`, `parameters`.
-
-    Args:
-        names: the names.
-        n: sequences of each test condition, for instruments.
-
-    Raises:
-        ValueError: if there is no such instrument or mechanism.
-    """
-    parts: list[Measure] = []
-    instruments: list[str] = []
-    for name in names:
-        if name == "parameters":
-            parts.append(Parameters())
-        elif not name.startswith("log."):
-            instruments.append(name)
-        elif name.endswith(" over training"):
-            parts.append(OverTraining(name.removeprefix("log.").removesuffix(" over training")))
-        else:
-            parts.append(Logged((name.removeprefix("log."),)))
-    every_measure(instruments)
-    return Together((*parts, *([Inspect(tuple(instruments), n)] if instruments else [])))

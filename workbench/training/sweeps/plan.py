@@ -35,6 +35,16 @@ class Part(Checked):
     settings: dict[str, Any] = Field(default={})
     grid: dict[str, Any] = Field(default={})
 
+    @field_validator("settings", "grid", mode="before")
+    @classmethod
+    def _null(cls, value: Any) -> Any:
+        """TOML has no null: a value is left to its default by the word, as on the command line."""
+        if isinstance(value, Mapping):
+            return {name: cls._null(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [cls._null(each) for each in value]
+        return None if value == "null" else value
+
     @field_validator("grid", mode="before")
     @classmethod
     def _lists_under_dotted_names(cls, value: Any) -> Any:

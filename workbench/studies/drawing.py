@@ -1,0 +1,114 @@
+"""A study's figure as its file states it: a quantity, and where and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.measurement import Measurement
+from workbench.studies.figures import by_dim, by_group, by_setting, over_training
+from workbench.studies.study import Figure, Groups, Published
+from workbench.util.lookup import lookup
+
+Lines = dict[str, Measurement]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of one quantity, in the form that its dims ask for: bars, or lines over training or along its dim.
+
+    Attributes:
+        quantity: what is drawn; or the name of each line -> its quantity, of a single group.
+        title: of the figure.
+        x, y: titles of the axes, where they are not the setting, and the quantity.
+        at: dim -> coordinate, where the quantity has further dims; `middle` and `last` are of its coordinates there.
+        only: the groups to draw, each by its name or by that of its variant; by default all.
+        across: a setting that groups differ in: its values stand along the x axis, and the rest of a group's name is
+            the name of a line.
+        most: a setting of which only the groups with its largest value are drawn.
+        published: figures of the paper, which bars are marked with.
+        optional: it is left out where nothing was measured, as of results from before it was asked.
+    """
+
+    quantity: str | Mapping[str, str]
+    title: str
+    x: str = ""
+    y: str = ""
+    at: Mapping[str, Any] = field(default_factory=dict)
+    only: Sequence[str] = ()
+    across: str = ""
+    most: str = ""
+    published: Sequence[Published] = field(default=(), repr=False)
+    optional: bool = False
+
+    def __call__(self, groups: Groups) -> Figure | None:
+        lines = self._lines(groups)
+        if not lines:
+            return None
+        quantity = self.quantity if isinstance(self.quantity, str) else next(iter(self.quantity.values()))
+        place = _place(self.at, next(iter(lines.values())))
+        if self.across:
+            return self._along_setting({name: line.select(**place) for name, line in lines.items()})
+        shown = {name: {quantity: line} for name, line in lines.items()}
+        dims = [dim for dim in next(iter(lines.values())).dims if dim not in place]
+        if not dims:
+            return by_group(shown, quantity, self.title, at=place, published=self.published)
+        if dims == ["step"]:
+            return over_training(shown, quantity, self.title, at=place)
+        if len(dims) > 1:
+            raise ValueError(f"{quantity} has the dims {', '.join(dims)}; one of a single dim can be drawn")
+        at_place = {name: {quantity: line.select(**place)} for name, line in lines.items()}
+        return by_dim(at_place, quantity, self.title, self.y or quantity)
+
+    def _lines(self, groups: Groups) -> Lines:
+        """The name of a line or bar -> what it shows. Raises ValueError where nothing was measured, unless optional."""
+        named = {name: own for name, own in groups.items() if not self.only or _parts(name)[0] in self.only}
+        named |= {name: groups[name] for name in self.only if name in groups}
+        if self.most:
+            largest = max((_value(name, self.most) for name in named), default=0.0)
+            named = {name: own for name, own in named.items() if _value(name, self.most) == largest}
+        if isinstance(self.quantity, str):
+            lines = {name: own[self.quantity] for name, own in named.items() if self.quantity in own}
+        else:
+            own = next(iter(named.values()), {})
+            lines = {name: own[each] for name, each in self.quantity.items() if each in own}
+        if not lines and not self.optional:
+            wanted = self.quantity if isinstance(self.quantity, str) else next(iter(self.quantity.values()))
+            lookup({name: None for own in groups.values() for name in own}, wanted, "quantity")
+            raise ValueError(f"{wanted} was measured of none of {', '.join(self.only or groups)}")
+        return lines
+
+    def _along_setting(self, lines: Lines) -> Figure:
+        along: dict[str, dict[float, Measurement]] = {}
+        for name, line in lines.items():
+            rest = [part for part in _parts(name) if not part.startswith(f"{self.across} ")]
+            along.setdefault(", ".join(rest), {})[_value(name, self.across)] = line
+        shared = set.intersection(*(set(_parts(name)) for name in along)) if len(along) > 1 else set()
+        own = {", ".join(part for part in _parts(name) if part not in shared): line for name, line in along.items()}
+        y = self.y or next(iter(lines.values())).name
+        return by_setting(own, self.title, self.x or self.across, y)
+
+
+def _parts(group: str) -> list[str]:
+    """A group's variant, and each of its settings: `standard`, `n 16`, `n_layers 2`."""
+    return group.split(", ")
+
+
+def _value(group: str, setting: str) -> float:
+    """The value of a setting in a group's name. Raises ValueError if the group has none."""
+    for part in _parts(group)[1:]:
+        name, _, value = part.partition(" ")
+        if name == setting:
+            return float(value)
+    raise ValueError(f"the group {group} has no number of {setting} to be drawn by")
+
+
+def _place(at: Mapping[str, Any], line: Measurement) -> dict[str, Any]:
+    """A place, its `middle` and `last` as the coordinates that they are."""
+    place = dict(at)
+    for dim, label in at.items():
+        coords = line.coords.get(dim, ())
+        if label not in coords and label in ("middle", "last"):
+            place[dim] = coords[len(coords) // 2 if label == "middle" else -1]
+    return place
