@@ -10,8 +10,10 @@ import torch
 from safetensors.torch import load_file
 
 import workbench
+from tests.models.toys import HalfSigmoidAttention
 from workbench.cli import main
 from workbench.inspection import inspect_run
+from workbench.models.attention import ATTENTION
 from workbench.runs import list_runs, load_run, new_run
 from workbench.runs.listing import table
 from workbench.training import PRESETS, SECONDS, TrainingError, preset_config
@@ -44,6 +46,18 @@ def test_train_writes_a_run_folder_that_opens(tmp_path: Path) -> None:
     tokens = run.task().sample(3, workbench.generator(0)).tokens
     assert run.model()(tokens).shape == (3, 8, 8)
     assert not torch.equal(run.model(3)(tokens), run.model()(tokens))
+
+
+def test_a_variant_whose_two_paths_differ_is_refused_before_it_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was trained, and refused when it was inspected."""
+    monkeypatch.setitem(ATTENTION, "half_sigmoid", HalfSigmoidAttention)
+    with pytest.raises(ValueError, match=r"'half_sigmoid' must agree, mix\(q, k, v\) and read.* differ by up to \d"):
+        workbench.train(
+            "chain-standard", tmp_path / "run", progress=False, **TINY | {"model": {"attention": "half_sigmoid"}}
+        )
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_slower_of_two_that_make_one_folder_is_told_that_it_is_there(

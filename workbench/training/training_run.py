@@ -227,7 +227,10 @@ def check_size(config: RunConfig, device: torch.device) -> None:
 def make_learner(config: RunConfig, device: torch.device) -> Learner:
     """A learner at step 0."""
     with global_draws(generator(config.seed, "objectives").initial_seed()):  # objectives may initialise modules
-        model = Decoder(config.model, generator(config.seed, "weights")).to(device, config.dtype)
+        model = Decoder(config.model, generator(config.seed, "weights"))
+        for layer in model.layers:
+            layer.attn.variant.check_paths(config.model.n_heads, layer.attn.d_head, min(config.model.n_ctx, 64))
+        model = model.to(device, config.dtype)
         objectives = {name: term.to(device, config.dtype) for name, term in config.make_objectives().items()}
     parameters = [p for module in (model, *objectives.values()) for p in module.parameters()]
     optimizer = make_optimizer(config, parameters, block_matrices(model) if config.optimizer == "muon" else ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -152,6 +153,21 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "batch head pos d_head"]:
         """The fast path: equal to `read(pattern(q, k), v)`."""
         return self.read(self.pattern(q, k), v)
+
+    def check_paths(self, n_heads: int, d_head: int, length: int) -> None:
+        """Raise ValueError if `mix` is not `pattern` then `read`: what is trained would be inspected as another layer.
+
+        Both are computed in float64 from normal queries, keys and values, of a copy of the layer.
+        """
+        layer, generator = copy.deepcopy(self).to("cpu", torch.float64), torch.Generator().manual_seed(0)
+        q, k, v = torch.randn(3, 1, n_heads, length, d_head, dtype=torch.float64, generator=generator)
+        with torch.no_grad():
+            fast, explicit = layer.mix(q, k, v), layer.read(layer.pattern(q, k), v)
+        if not torch.allclose(fast, explicit, rtol=1e-6, atol=1e-6, equal_nan=True):
+            raise ValueError(
+                f"the two paths of the attention variant {self.name!r} must agree, mix(q, k, v) and "
+                f"read(pattern(q, k), v): they differ by up to {(fast - explicit).abs().max().item():.2g}"
+            )
 
     def memory_width(self, d_head: int) -> int:
         """How many numbers decoding keeps for each position and head beside the key: by default those of the value.
