@@ -14,23 +14,25 @@ from workbench.cli.parser import Commands, Parser, add_command
 if TYPE_CHECKING:
     from workbench.training.finetune_config import Finetuned
 
-SETTINGS: dict[str, tuple[type, str]] = {
-    "steps": (int, "optimizer steps (default: 1000)"),
-    "lr": (float, "the highest learning rate (default: 5e-5)"),
-    "batch_size": (int, "sequences in a step (default: 8)"),
-    "length": (int, "tokens in a sequence (default: 256, or the context)"),
-    "warmup": (int, "steps over which the learning rate rises (default: 0)"),
-    "weight_decay": (float, "of AdamW (default: 0.01)"),
-    "gamma_warmup": (int, "steps over which gamma rises from 0 (default: 0)"),
-    "gamma_learned": (str, "learn a gamma of each: layer or head"),
-    "gamma_learning_rate": (float, "the highest learning rate of learned gammas (default: 0.02)"),
-    "seq_vcr": (int, "add Seq-VCR of the output of this layer, from 0; -1 for the last"),
-    "device": (str, "where to train: auto, cpu, cuda, mps (default: cpu)"),
-    "eval_size": (int, "the most sequences that perplexity is measured on (default: 64)"),
-    "log_every": (int, "steps between lines of the log (default: 10)"),
-    "eval_every": (int, "steps between measurements of perplexity (default: 200)"),
-    "save_every": (int, "steps between saved states (default: 200)"),
+SETTINGS: dict[str, tuple[type, str, str]] = {
+    "steps": (int, "N", "optimizer steps (default: 1000)"),
+    "lr": (float, "RATE", "the highest learning rate (default: 5e-5)"),
+    "batch_size": (int, "N", "sequences in a step (default: 8)"),
+    "length": (int, "N", "tokens in a sequence (default: 256, or the context)"),
+    "warmup": (int, "N", "steps over which the learning rate rises (default: 0)"),
+    "weight_decay": (float, "DECAY", "of AdamW (default: 0.01)"),
+    "gamma_warmup": (int, "N", "steps over which gamma rises from 0 (default: 0)"),
+    "gamma_learned": (str, "layer|head", "learn a gamma of each layer or of each head"),
+    "gamma_learning_rate": (float, "RATE", "the highest learning rate of learned gammas (default: 0.02)"),
+    "seq_vcr": (int, "LAYER", "add Seq-VCR of the output of this layer, from 0; -1 for the last"),
+    "device": (str, "DEVICE", "where to train: auto, cpu, cuda, mps (default: cpu)"),
+    "eval_size": (int, "N", "the most sequences that perplexity is measured on (default: 64)"),
+    "log_every": (int, "N", "steps between lines of the log (default: 10)"),
+    "eval_every": (int, "N", "steps between measurements of perplexity (default: 200)"),
+    "save_every": (int, "N", "steps between saved states (default: 200)"),
 }
+"""Option -> the type of its value, how the help names the value, and what it says."""
+
 NAMES = {"lr": "learning_rate"}
 NESTED = ("attention", "task", "seq_vcr")  # whose settings are given by name
 ALSO = {"attention": "attention.variant", "gamma": "attention.gamma", "task": "task.name", "seq_vcr": "seq_vcr.layer"}
@@ -64,10 +66,11 @@ def add(commands: Commands, name: str) -> None:
 
 
 def add_settings(parser: Parser) -> None:
-    """The options that are numbers."""
-    for name, (kind, text) in SETTINGS.items():
-        spellings = dict.fromkeys((name, name.replace("_", "-")))
-        parser.add_argument(*(f"--{one}" for one in spellings), type=kind, metavar="N", help=text)
+    """The options that are fields of the config; spelt with hyphens they are taken too, and not shown twice."""
+    for name, (kind, value, text) in SETTINGS.items():
+        parser.add_argument(f"--{name}", type=kind, metavar=value, help=text)
+        if "_" in name:
+            parser.add_argument(f"--{name.replace('_', '-')}", type=kind, dest=name, help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> int:

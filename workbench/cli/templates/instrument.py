@@ -1,7 +1,9 @@
-"""Attention distance (`template_name`): how many positions each head looks back, on average.
+"""Attention distance (`template_name`): how many positions each head looks back, on average. ←
 
-Does not show: what is read there. Controls: re-initialised models (`untrained`), attention drawn at random
-(`random_graph`).
+A small example that works. Every line marked ← is the example's own, and to be changed.
+
+Does not show: what is read there. ← Controls: re-initialised models (`untrained`), attention drawn at random
+(`random_graph`). ←
 """
 
 import sys
@@ -10,23 +12,23 @@ import torch
 
 from workbench.instruments.attention.attention_graph import by_head, needs
 
-CONTROLS = ("untrained", "random_graph")
+CONTROLS = ("untrained", "random_graph")  # ←
 
 
 def why_not(subject):  # why this cannot be measured of a model, in one line; None if it can
-    return None
+    return None  # ←
 
 
 def measure(capture):
-    """Mean distance from query to key, weighted by the pattern: dims `layer`, `head`, `example`."""
+    """Mean distance from query to key, weighted by the pattern: dims `layer`, `head`, `example`. ←"""
     position = torch.arange(capture.batch.tokens.shape[1])
-    distance = position[:, None] - position
+    distance = position[:, None] - position  # ←
 
     def mean(pattern):  # [batch, head, query, key] of one layer
-        return (pattern * distance).sum(-1).mean(-1)
+        return (pattern * distance).sum(-1).mean(-1)  # ←
 
-    caption = "Mean number of positions between a query and what it attends to, whatever is read there."
-    return by_head(capture, mean, name="Attention distance", units="positions", caption=caption)
+    caption = "Mean number of positions between a query and what it attends to, whatever is read there."  # ←
+    return by_head(capture, mean, name="Attention distance", units="positions", caption=caption)  # ←
 
 
 INSTRUMENTS = {"template_name": sys.modules[__name__]}  # an instrument is a module with these functions
