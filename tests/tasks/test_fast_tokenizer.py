@@ -74,3 +74,10 @@ def test_the_same_sequences_given_twice_are_one_task() -> None:
     first, again = (tasks.own_sequences(torch.arange(12).view(3, 4), 12) for _ in range(2))
     assert first.n_given == again.n_given and first == again and hash(first) == hash(again)
     assert first != tasks.own_sequences(torch.arange(12).view(4, 3), 12)
+
+
+def test_sequences_say_what_they_are_and_hold_their_token_ids() -> None:
+    """They were shown as a path in memory, and taken for token ids."""
+    given = torch.arange(12).view(3, 4)
+    sequences = tasks.own_sequences(given, 12)
+    assert torch.equal(sequences.tokens, given) and repr(sequences).startswith("<3 sequences to inspect a model on")

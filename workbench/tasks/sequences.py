@@ -104,9 +104,18 @@ class Sequences(Task):
         return [self._origins.get(row, Origin.GIVEN) for row in rows]
 
     @property
+    def tokens(self) -> Int[Tensor, "sequence pos"]:
+        """The token ids of the sequences to measure on, padded at their ends: a batch for a model."""
+        return self._given[0]["tokens"]
+
+    @property
     def n_given(self) -> int:
         """How many sequences there are to measure on."""
-        return len(self._given[0]["tokens"])
+        return len(self.tokens)
+
+    def __repr__(self) -> str:
+        shape = ", ".join(map(str, self.tokens.shape))
+        return f"<{self.n_given} sequences to inspect a model on; their token ids: .tokens [{shape}]>"
 
     @property
     def pad(self) -> int:

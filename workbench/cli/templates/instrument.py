@@ -1,9 +1,7 @@
 """Attention distance (`template_name`): how many positions each head looks back, on average. ←
 
-A small example that works. Every line marked ← is the example's own, and to be changed.
-
 Does not show: what is read there. ← Controls: re-initialised models (`untrained`), attention drawn at random
-(`random_graph`). ←
+(`random_graph`). ← Lines marked so are the example's own, and to be changed.
 """
 
 import sys

@@ -1,10 +1,8 @@
 """Parent read (`template_name`): one head attends most to the position that a gold edge leads to. ←
 
-A small example that works. Every line marked ← is the example's own, and to be changed.
-
 Does not show: what is read there. ← Controls: the edges of another example (`mismatched`), re-initialised models
 (`untrained`). Causal test: without that edge in the head the answer is lost; without an edge to another position it
-stays.
+stays. Lines marked ← are the example's own, and to be changed.
 """
 
 import sys

@@ -1,7 +1,4 @@
-"""The study `template_name`.
-
-A small example that works: every line marked ← is the example's own, and to be changed.
-"""
+"""The study `template_name`: an example that works; every line marked ← is its own, and to be changed."""
 
 from workbench.studies import Higher, Study
 from workbench.studies.figures import by_group

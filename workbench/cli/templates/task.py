@@ -1,7 +1,4 @@
-"""The task `template_name`.
-
-A small example that works: every line marked ← is the example's own, and to be changed.
-"""
+"""The task `template_name`: an example that works; every line marked ← is its own, and to be changed."""
 
 import torch
 from pydantic import Field

@@ -1,7 +1,4 @@
-"""The attention variant `template_name`.
-
-A small example that works: every line marked ← is the example's own, and to be changed.
-"""
+"""The attention variant `template_name`: an example that works; every line marked ← is its own, and to be changed."""
 
 from workbench.models.attention import base
 
