@@ -13,6 +13,7 @@ import torch
 
 from workbench import runs
 from workbench.models import Decoder
+from workbench.models.decoder import MultiHeadAttention
 from workbench.runs import Run, RunConfig
 from workbench.training.checkpoints import is_checkpoint, levels_passed
 from workbench.training.data import training_batches
@@ -228,8 +229,9 @@ def make_learner(config: RunConfig, device: torch.device) -> Learner:
     """A learner at step 0."""
     with global_draws(generator(config.seed, "objectives").initial_seed()):  # objectives may initialise modules
         model = Decoder(config.model, generator(config.seed, "weights"))
-        for layer in model.layers:
-            layer.attn.variant.check_paths(config.model.n_heads, layer.attn.d_head, min(config.model.n_ctx, 64))
+        for layer in model.modules():
+            if isinstance(layer, MultiHeadAttention):
+                layer.variant.check_paths(config.model.n_heads, layer.d_head, min(config.model.n_ctx, 64))
         model = model.to(device, config.dtype)
         objectives = {name: term.to(device, config.dtype) for name, term in config.make_objectives().items()}
     parameters = [p for module in (model, *objectives.values()) for p in module.parameters()]
