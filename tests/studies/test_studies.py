@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -566,6 +567,7 @@ def test_a_measure_by_a_condition_and_one_over_checkpoints(tmp_path: Path) -> No
         ((1.0, 0.5, 0.5, 0.49, 0.0), 20.0),
         ((0.4, 1.0, 1.0, 1.0, 1.0), 0.0),
         ((1.0, 0.9, 0.8, 0.7, 0.6), 40.0),  # the longest that was tested
+        ((1.0, math.nan, 0.7, math.nan, 0.3), 30.0),  # lengths that were not tested
     ],
 )
 def test_the_length_up_to_which_half_are_right(right: tuple[float, ...], length: float, tmp_path: Path) -> None:

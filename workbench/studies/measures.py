@@ -159,7 +159,8 @@ class HalfRight:
 
     def __call__(self, run: Run) -> dict[str, Measurement]:
         accuracy = self.each(run)["accuracy"]
-        lengths, right = accuracy.coords["length"], accuracy.values.tolist()
+        tested = ~np.isnan(accuracy.values)
+        lengths, right = np.array(accuracy.coords["length"])[tested].tolist(), accuracy.values[tested].tolist()
         reached = float(lengths[0]) if right[0] >= HALF else 0.0
         for (before, above), (length, share) in pairwise(zip(lengths, right, strict=True)):
             if above < HALF:
