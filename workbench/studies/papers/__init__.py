@@ -26,6 +26,7 @@ _IN_ORDER = (
     "chain-layers",
     "chain-hops",
     "chain-gamma",
+    "auxiliary-targets",
     "property-heads",
     "boxes-depth",
     "boxes-default",
