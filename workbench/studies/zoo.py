@@ -27,28 +27,29 @@ class Exhibit:
     Attributes:
         study: whose run it is.
         run: the name of the run.
-        checkpoints: how many are kept of those before the end of training: the first, the last, and others between.
+        checkpoints: those that are kept of before the end of training: their steps; or how many, the first, the last,
+            and others between.
         scale: of the study.
     """
 
     study: str
     run: str
-    checkpoints: int = 5
+    checkpoints: int | tuple[int, ...] = 5
     scale: Scale = SMALL
 
 
 EXHIBITS: dict[str, Exhibit] = {
     "chain-chacal": Exhibit("chain-layers", "chacal-seed=0"),
-    "chain-standard": Exhibit("chain-layers", "standard-seed=0-n_layers=3", 2),
+    "chain-standard": Exhibit("chain-layers", "standard-seed=0-n_layers=3", 0),
     "box-moves-standard": Exhibit("box-moves", "standard-seed=0-n_layers=2", 1, DAY),
     "box-moves-chacal": Exhibit("box-moves", "standard-then-chacal-seed=0", 4, DAY),
-    "sort-plain": Exhibit("sorting-lengths", "plain-seed=0"),
-    "sort-tempered": Exhibit("sorting-lengths", "tempered-seed=0"),
-    "sort-hints": Exhibit("sorting-lengths", "hints-seed=0"),
-    "increment": Exhibit("increment-lengths", "plain-seed=0", 1),
-    "multiply-vanilla": Exhibit("multiplication-methods", "vanilla-seed=0", 1),
+    "sort-plain": Exhibit("sorting-lengths", "plain-seed=3", (1000, 3000), DAY),  # the minimum comes early, and fades
+    "sort-tempered": Exhibit("sorting-lengths", "tempered-seed=3", 0, DAY),
+    "sort-hints": Exhibit("sorting-lengths", "hints-seed=3", 0, DAY),
+    "increment": Exhibit("increment-lengths", "plain-seed=0", 0),
+    "multiply-vanilla": Exhibit("multiplication-methods", "vanilla-seed=0", 0),
     "multiply-pause": Exhibit("multiplication-methods", "pause-seed=0", 0),
-    "multiply-seqvcr": Exhibit("multiplication-methods", "seqvcr-seed=0", 1),
+    "multiply-seqvcr": Exhibit("multiplication-methods", "seqvcr-seed=0", 0),
     "multiply-seqvcr-pause": Exhibit("multiplication-methods", "seqvcr-pause-seed=0", 0),
     "arithmetic": Exhibit("arithmetic-methods", "seqvcr-operators=2-n_layers=3-seed=0", 0),
     "lis": Exhibit("lis-methods", "seqvcr-length=8-n_layers=3-seed=0", 0),
@@ -111,13 +112,15 @@ def _with_other_settings(exhibit: Exhibit, folder: Path) -> list[Path]:
     return [folder / one.name for one in tuned if group_name(one, study.tune) == group_name(planned)]
 
 
-def _copy(run: Run, to: Path, checkpoints: int) -> None:
+def _copy(run: Run, to: Path, checkpoints: int | tuple[int, ...]) -> None:
     to.mkdir(parents=True)
     for name in (CONFIG, METRICS, WEIGHTS):
         shutil.copyfile(run.path / name, to / name)
     steps = [step for step in sorted(run.checkpoints()) if step < run.step()]  # the last is in the weights
-    places = np.linspace(0, len(steps) - 1, min(checkpoints, len(steps))).round().astype(int)
-    for step in (steps[place] for place in places):
+    if isinstance(checkpoints, int):
+        places = np.linspace(0, len(steps) - 1, min(checkpoints, len(steps))).round().astype(int)
+        checkpoints = tuple(steps[place] for place in places)
+    for step in checkpoints:
         (to / CHECKPOINTS).mkdir(exist_ok=True)
         name = f"step-{step}.safetensors"
         shutil.copyfile(run.path / CHECKPOINTS / name, to / CHECKPOINTS / name)
