@@ -23,7 +23,8 @@ from workbench.cli import main
 from workbench.runs import load_run, states
 from workbench.training import preset_config, sweeps
 from workbench.training.sweeps import attempt, driver, local
-from workbench.training.sweeps.jobs import Job, results, survey
+from workbench.training.sweeps.job import Job
+from workbench.training.sweeps.jobs import results, survey
 from workbench.training.sweeps.plan import LONGEST_NAME, read_plan
 from workbench.util.files import load_tensors
 
