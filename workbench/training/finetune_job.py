@@ -21,8 +21,7 @@ from workbench.training.finetune_config import (
     is_finetuning,
     read_config,
 )
-from workbench.training.sweeps.attempt import let_it_save
-from workbench.training.sweeps.job import Job
+from workbench.training.sweeps.job import Job, let_it_save
 from workbench.util.files import write_atomically
 from workbench.util.strict_settings import checked
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from workbench.runs.folder import FIGURES
+from workbench.training.state import only_trainer
+
+SECONDS_TO_SAVE = 60.0
 
 
 @dataclass
@@ -93,6 +97,12 @@ class Job(ABC):
             self.check()
             self.status = "finished" if self.finished else "waiting"
         self.look()
+
+
+def let_it_save(folder: Path) -> None:
+    """Wait for a worker of a killed sweep or study, which saves before it ends."""
+    with suppress(ValueError), only_trainer(folder, wait=SECONDS_TO_SAVE):
+        pass
 
 
 @dataclass(frozen=True)

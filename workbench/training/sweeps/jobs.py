@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.runs import Run, RunConfig, load_run, parse_config
+import torch
+
+from workbench.runs import CONFIG, Run, RunConfig, load_run, parse_config
 from workbench.runs.folder import FIGURES
-from workbench.training.sweeps.attempt import attempt
-from workbench.training.sweeps.job import Job
+from workbench.training.loop import resume, train
+from workbench.training.sweeps.job import Job, let_it_save
 from workbench.training.sweeps.plan import RESULTS, Plan, Planned
 from workbench.util.files import write_atomically
 from workbench.util.settings import as_text
@@ -27,7 +29,12 @@ class RunJob(Job):
 
     @staticmethod
     def work(spec: Any, folder: Path) -> None:
-        attempt(parse_config(spec), folder)
+        torch.set_num_threads(1)  # as many runs as cores train at a time, so that more threads would only wait
+        if (folder / CONFIG).is_file():
+            let_it_save(folder)
+            resume(folder, progress=False)
+        else:
+            train(parse_config(spec), folder, progress=False)
 
     @property
     def run(self) -> Run:
