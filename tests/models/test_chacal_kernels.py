@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tests.models.interpreted_kernels import SIZES
 from workbench.models.attention import chacal_gpu
-from workbench.models.attention.chacal_blocks import value_and_gradients
+from workbench.models.attention.chacal_rows import value_and_gradients
 from workbench.models.attention.chacal_shape import Shape
 
 CPU, WHAT = torch.device("cpu"), ("eq5", False, 16, 16)  # a layer's form and diagonal, and its widths

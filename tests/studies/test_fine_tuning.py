@@ -10,18 +10,25 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tests.training.test_sweep import wait_for
 from workbench.cli import main
+from workbench.runs import read_log
 from workbench.studies import PAPER, SMALL, STUDIES, Study, Verdict, run_study, write_pages
-from workbench.studies.fine_tuning import FineTunes, make_fresh
-from workbench.studies.fine_tuning_workers import Job, train
+from workbench.studies.fine_tuning import FineTunes, make_fresh, tune_all
 from workbench.tasks.text import SHIPPED
+from workbench.training import TrainingError
+from workbench.training.finetune import FinetuneStep, finetune
 from workbench.training.finetune_config import FinetuneConfig, finetuned
+from workbench.training.finetune_job import FinetuneJob
 from workbench.training.sweeps import local
+from workbench.training.sweeps.cluster import _receive, attempt_elsewhere, to_bytes
 
 SHAPE = {"n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 2}
 FEW = {"steps": 3, "batch_size": 4, "eval_size": 8, "eval_every": 2}
@@ -52,8 +59,8 @@ def test_a_study_is_asked_of_its_fine_tunings(name: str, tmp_path: Path, capsys:
     count = 3 * len(study.tunes.groups[SMALL])
     result = run_study(study, root=tmp_path, name=name, seeds=3, workers=2)
     said = capsys.readouterr().err
-    assert "begin-seed=1 finished; " in said and "3 of 3" in said and "step 9/9" in said
-    assert f"finished; {count} of {count}" in said and f"step {3 * count}/{3 * count}" in said
+    assert "begin-seed=1 finished: loss " in said and "; 3 of 3 finished" in said
+    assert f"; {count} of {count} finished, 0 failed" in said
     assert result is not None and {one.verdict for one in result.outcomes} <= set(Verdict)
     assert "minutes" in result.made
     assert set(result.groups) == set(study.tunes.groups[SMALL])
@@ -133,10 +140,15 @@ def test_a_study_that_is_stopped_saves_what_it_is_at_and_begins_nothing_more(how
     assert not (runs / "begin-seed=2").exists()
 
 
-def seeds_of_one_fine_tuning(name: str, text: str, folder: Path) -> list[Job]:
+Settings = dict[Path, dict[str, Any]]
+HERE: dict[str, Any] = {"workers": 2, "ray": None, "progress": False}
+
+
+def seeds_of_one_fine_tuning(name: str, text: str, folder: Path, **more: Any) -> Settings:
+    """The settings of two fine-tunings, by their folders."""
     make_fresh(folder / "fresh", SHAPE, 0)
-    settings = {**FEW, "length": 16, "model": str(folder / "fresh"), "text": text, "attention": "standard"}
-    return [Job(FinetuneConfig(**settings, seed=seed), folder / f"{name}-seed={seed}") for seed in (0, 1)]
+    settings = {**FEW, "length": 16, "model": str(folder / "fresh"), "text": text, "attention": "standard", **more}
+    return {folder / f"{name}-seed={seed}": {**settings, "seed": seed} for seed in (0, 1)}
 
 
 @pytest.mark.slow
@@ -145,66 +157,96 @@ def test_a_study_goes_on_from_a_folder_named_from_where_it_runs(
 ) -> None:
     """A fine-tuning keeps the path of its model in full, and the study names it as its user named the root."""
     monkeypatch.chdir(tmp_path)
-    jobs = seeds_of_one_fine_tuning("mine", str(SHIPPED["shakespeare"]), Path("root"))
-    Path("root").mkdir(exist_ok=True)
-    assert [done.finished for done in train(jobs, 2, False)] == [True, True]
+    root, moved = Path("root"), Path("elsewhere")
+    settings = seeds_of_one_fine_tuning("mine", str(SHIPPED["shakespeare"]), root)
+    assert [done.finished for done in tune_all(settings, root, **HERE)] == [True, True]
     with monkeypatch.context() as patch:
         patch.delattr(local.subprocess, "Popen")  # nothing is trained again
-        assert [done.step for done in train(jobs, 2, False)] == [3, 3]
-    moved = [replace(job, folder=Path("elsewhere") / job.folder.name) for job in jobs]
-    Path("root").rename("elsewhere")
-    there = [job.config.model_copy(update={"model": "elsewhere/fresh"}) for job in jobs]
+        assert [done.step for done in tune_all(settings, root, **HERE)] == [3, 3]
+    root.rename(moved)
+    there = {moved / path.name: {**own, "model": "elsewhere/fresh"} for path, own in settings.items()}
     with monkeypatch.context() as patch:
         patch.delattr(local.subprocess, "Popen")
-        jobs = [replace(job, config=config) for job, config in zip(moved, there, strict=True)]
-        assert [done.step for done in train(jobs, 2, False)] == [3, 3]
-    other = replace(jobs[0], config=jobs[0].config.model_copy(update={"batch_size": 2}))
+        assert [done.step for done in tune_all(there, moved, **HERE)] == [3, 3]
+    first, second = there
     with pytest.raises(ValueError, match=r"mine-seed=0 holds another fine-tuning, with batch_size 4 and not 2"):
-        train([jobs[1], other], 2, False)
-    slower = replace(jobs[0], config=jobs[0].config.model_copy(update={"gamma_warmup": 0, "clip": 0.5}))
+        tune_all({second: there[second], first: {**there[first], "batch_size": 2}}, moved, **HERE)
     with pytest.raises(ValueError, match=r"with clip 1.0 and not 0.5: move it away first"):
-        train([slower], 2, False)  # a setting that was not said before
+        tune_all({first: {**there[first], "clip": 0.5}}, moved, **HERE)  # a setting that was not given before
     shutil.rmtree("elsewhere/fresh")
     make_fresh(Path("elsewhere/fresh"), SHAPE, 7)
     with pytest.raises(ValueError, match=r"with what .*fresh was before it was made anew|the model "):
-        train(jobs, 2, False)
+        tune_all(there, moved, **HERE)
 
 
 @pytest.mark.slow
-def test_a_fine_tuning_that_fails_is_said_in_one_line_and_the_study_goes_on_later(tmp_path: Path) -> None:
+def test_a_fine_tuning_that_fails_stops_no_other_and_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("too short")
-    with pytest.raises(RuntimeError, match=r"^mine-seed=\d failed: [^\n]+$"):
-        train(seeds_of_one_fine_tuning("mine", str(tmp_path / "short.txt"), tmp_path), 2, False)
-    assert not list(tmp_path.glob("mine*"))
+    settings = seeds_of_one_fine_tuning("mine", str(SHIPPED["shakespeare"]), tmp_path)
+    first, second = settings
+    settings[first]["text"] = str(tmp_path / "short.txt")
+    with pytest.raises(RuntimeError, match=r"^mine-seed=0 failed: [^\n]*short.txt is too short[^\n]+$"):
+        tune_all(settings, tmp_path, **HERE | {"workers": 1})
+    assert not first.exists() and finetuned(second).finished
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_is_said_and_its_fine_tuning_gone_on_with(tmp_path: Path) -> None:
-    jobs = seeds_of_one_fine_tuning("mine", str(SHIPPED["shakespeare"]), tmp_path)[:1]
-    long = [replace(jobs[0], config=jobs[0].config.model_copy(update={"steps": 400, "save_every": 10}))]
+def test_a_process_that_is_killed_loses_one_attempt_and_its_fine_tuning_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = {"steps": 400, "save_every": 10}
+    settings = seeds_of_one_fine_tuning("mine", str(SHIPPED["shakespeare"]), tmp_path, **more)
+    path = next(iter(settings))
 
     def kill() -> None:
-        wait_for(lambda: bool(list(tmp_path.glob("mine-seed=0/resume/step-*"))), 120)
+        wait_for(lambda: bool(list(path.glob("resume/step-*.safetensors"))), 120)
         for child in psutil.Process().children(recursive=True):
             child.kill()
 
     killer = threading.Thread(target=kill)
     killer.start()
-    with pytest.raises(RuntimeError, match="mine-seed=0 failed: its process was killed by SIGKILL"):
-        train(long, 1, False)
+    (done,) = tune_all({path: settings[path]}, tmp_path, workers=1, ray=None, progress=True)
     killer.join()
-    assert 10 <= finetuned(long[0].folder).step < 400
-    (tmp_path / "moved").mkdir()
-    for name in ("fresh", "mine-seed=0"):
-        (tmp_path / name).rename(tmp_path / "moved" / name)
-    config = long[0].config.model_copy(update={"model": str(tmp_path / "moved" / "fresh")})
-    assert train([Job(config, tmp_path / "moved" / "mine-seed=0")], 1, False)[0].step == 400
+    assert done.finished and "mine-seed=0 lost an attempt: its process was killed by SIGKILL" in capsys.readouterr().err
+    resumed = [row["step"] for row in read_log(path / "metrics.jsonl") if row.get("event") == "resumed"]
+    assert len(resumed) == 1 and resumed[0] >= 10
+
+
+def test_another_machine_gets_what_a_fine_tuning_reads_and_sends_back_what_it_made(tmp_path: Path) -> None:
+    """Half of it at home and half on a node, whose folders are gone afterwards."""
+    settings = seeds_of_one_fine_tuning("mine", str(tmp_path / "text.txt"), tmp_path, steps=4, save_every=2)
+    (tmp_path / "text.txt").write_text(SHIPPED["shakespeare"].read_text(encoding="utf-8")[:4000], encoding="utf-8")
+    whole, path = settings
+    settings[path]["seed"] = settings[whole]["seed"]
+    finetune(settings[whole], whole, progress=False)
+    usual = FinetuneStep.__call__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FinetuneStep, "__call__", lambda step, *x: None if step.learner.step == 2 else usual(step, *x))
+        with pytest.raises(TrainingError):
+            finetune(settings[path], path, progress=False)
+    job = FinetuneJob(FinetuneConfig(**settings[path]), path)
+    config = job.config.model_dump_json()
+    read = {
+        field: to_bytes(place) if place.is_dir() else {place.name: place.read_bytes()}
+        for field, place in job.inputs().items()
+    }
+    assert list(read) == ["model", "text"]
+    given = (FinetuneJob, config, str(path), to_bytes(path), {}, [*read])
+    other = {**read, "text": {"text.txt": b"another"}}
+    assert str(attempt_elsewhere(*given, *other.values())[1]).startswith(f"{tmp_path}/text.txt is too short: ")
+    files, error = attempt_elsewhere(*given, *read.values())
+    assert error is None and "model.safetensors" in files
+    _receive(files, job)
+    assert job.finished and finetuned(path).config == finetuned(whole).config
+    ended, alone = (load_file(folder / "model.safetensors") for folder in (path, whole))
+    assert all(torch.equal(ended[name], alone[name]) for name in alone)
+    assert "resumed" in (path / "metrics.jsonl").read_text(encoding="utf-8")
 
 
 def test_a_model_of_another_name_on_the_hub_is_another_model(tmp_path: Path) -> None:
     """Neither has weights in a folder to be known by."""
     begun = FinetuneConfig(model="nowhere/small", text=str(SHIPPED["shakespeare"]), attention="standard")
     (tmp_path / "finetune.json").write_text(begun.model_dump_json(), encoding="utf-8")
-    assert Job(begun, tmp_path).look() is not None
+    FinetuneJob(begun, tmp_path).check()
     with pytest.raises(ValueError, match="with the model nowhere/small and not nowhere/large: move it away"):
-        Job(begun.model_copy(update={"model": "nowhere/large"}), tmp_path).look()
+        FinetuneJob(begun.model_copy(update={"model": "nowhere/large"}), tmp_path).check()

@@ -714,7 +714,6 @@ def test_the_list_and_one_study_in_words(capsys: pytest.CaptureFixture[str]) -> 
         (["run", "finetuned-perplexity", "--seeds", "0"], "seeds must be at least 1, not 0"),
         (["run", "finetuned-perplexity", "--workers", "-1"], "workers must be at least 1, not -1"),
         (["run", "finetuned-perplexity", "--workers", "100000"], "workers=100000 are too many for"),
-        (["run", "finetuned-perplexity", "--ray", "auto"], "finetuned-perplexity: it fine-tunes on this machine alone"),
         (["run", "data-statistics", "--scale", "gpu"], "data-statistics: no scale 'gpu'; there is: small, paper"),
         (["run", "nowhere.toml"], "there is no study file nowhere.toml"),
         (["report", "--root", "nowhere"], "no study under nowhere has run"),

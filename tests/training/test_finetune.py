@@ -23,8 +23,7 @@ from workbench.sharing.hugging_face import export_hugging_face
 from workbench.tasks import TEXTS
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training import TrainingError
-from workbench.training.distributed import Processes
-from workbench.training.finetune import FinetuneLearner, FineTuning, finetune, resume_finetune
+from workbench.training.finetune import FinetuneLearner, FinetuneStep, finetune, resume_finetune
 from workbench.training.finetune_config import Finetuned, finetuned
 
 CHACAL = {"variant": "chacal", "gamma": 0.9}
@@ -114,14 +113,14 @@ def test_what_was_killed_and_resumed_has_bit_for_bit_the_weights_of_what_was_not
 ) -> None:
     name = next(iter(more))
     tune(place, f"whole-{name}", **more)
-    usual = FineTuning.step
+    usual = FinetuneStep.__call__
 
-    def killed(tuning: FineTuning, *given: Any) -> Any:
-        if tuning.learner.step == 5:
+    def killed(step: FinetuneStep, *given: Any) -> Any:
+        if step.learner.step == 5:
             raise MemoryError
-        return usual(tuning, *given)
+        return usual(step, *given)
 
-    monkeypatch.setattr(FineTuning, "step", killed)
+    monkeypatch.setattr(FinetuneStep, "__call__", killed)
     with pytest.raises(MemoryError):
         tune(place, f"killed-{name}", save_every=3, **more)
     monkeypatch.undo()
@@ -145,10 +144,10 @@ def test_gamma_rises_from_0(place: Path) -> None:
 def test_a_strangers_fine_tuning_reads_texts_beside_it_alone_and_writes_nothing_elsewhere(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    usual = FineTuning.step
+    usual = FinetuneStep.__call__
     with monkeypatch.context() as patch:
         patch.setattr(
-            FineTuning, "step", lambda tuning, *given: None if tuning.learner.step == 2 else usual(tuning, *given)
+            FinetuneStep, "__call__", lambda step, *given: None if step.learner.step == 2 else usual(step, *given)
         )
         with pytest.raises(TrainingError):
             tune(place, "given", steps=3)
@@ -264,12 +263,12 @@ def test_what_a_fine_tuning_cannot_write_to_is_told_with_what_was_kept(
     save, out = FinetuneLearner.save, tmp_path / "tuned"
     monkeypatch.setenv(TEXTS, str(place))
 
-    def failing(self: FinetuneLearner, run: Path, processes: Processes) -> None:
+    def failing(self: FinetuneLearner, run: Path, *given: Any) -> None:
         if self.step == 4 and what == "a full disk":
             raise OSError(errno.ENOSPC, "No space left on device", "step-4")
         if self.step == 4:
             out.rename(tmp_path / "moved")
-        save(self, run, processes)
+        save(self, run, *given)
 
     with monkeypatch.context() as patch:
         patch.setattr(FinetuneLearner, "save", failing)

@@ -8,14 +8,21 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from transformers import masking_utils
 
 import workbench
-from workbench.runs import load_run, states
+from workbench.runs import load_run, read_log, states
 from workbench.runs.config import RunConfig
+from workbench.studies.fine_tuning import make_fresh
+from workbench.tasks.text import SHIPPED
 from workbench.training import TrainingError, preset_config, train_seeds
+from workbench.training import finetune as finetune_module
 from workbench.training import optimizer_step as module
 from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
+from workbench.training.finetune import FinetuneStep, FineTuning, finetune
+from workbench.training.finetune_config import FinetuneConfig
 from workbench.training.optimizer_step import Step
 from workbench.training.training_run import make_learner
 
@@ -34,13 +41,14 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def not_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have steps on the CPU do as on a GPU, where the host does not wait."""
-    made = Step.__init__
+    for kind in (Step, FinetuneStep):
+        made = kind.__init__
 
-    def init(step: Step, *arguments: Any) -> None:
-        made(step, *arguments)
-        step.waits = False
+        def init(step: Any, *arguments: Any, made: Any = made) -> None:
+            made(step, *arguments)
+            step.waits = False
 
-    monkeypatch.setattr(Step, "__init__", init)
+        monkeypatch.setattr(kind, "__init__", init)
 
 
 def broken_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +84,77 @@ def test_no_step_asks_the_device_for_a_number(preset: str, monkeypatch: pytest.M
     step.waits = True
     with pytest.raises(RuntimeError, match="meta"):
         step(next(batches), 1e-3)
+
+
+TUNED: dict[str, Any] = {
+    "text": str(SHIPPED["shakespeare"]),
+    "attention": {"variant": "chacal", "gamma": 0.5},
+    "seq_vcr": {"layer": -1, "projection": 8},
+    "gamma_warmup": 4,
+    "length": 16,
+    **SMALL,
+}
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> str:
+    """A GPT-2 with fresh weights."""
+    make_fresh(tmp_path / "fresh", {"n_positions": 32, "n_embd": 16, "n_layer": 2, "n_head": 2}, 0)
+    return str(tmp_path / "fresh")
+
+
+def test_no_step_of_a_fine_tuning_asks_either(fresh: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seldom = {"log_every": 100, "eval_every": 100, "save_every": 100, "steps": 100}
+    config = FinetuneConfig(model=fresh, **{**TUNED, **seldom})
+    tuning = FineTuning(config, tmp_path / "tuned", False, Processes(0, 1, CPU))
+    learner, parts = tuning.learner, (tuning.model, tuning.seq_vcr)
+    (group,) = learner.optimizer.param_groups
+    group["params"] = [p for part in parts if part is not None for p in part.to("meta").parameters()]
+    learner.device = torch.device("meta")
+    monkeypatch.setattr(learner.optimizer, "step", lambda: None)
+    monkeypatch.setattr(finetune_module, "global_draws", lambda *_: nullcontext())
+    monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", lambda *_: None)  # where Transformers asks
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
+    learner.step = 1
+    step, batches = tuning.optimizer_step(), tuning.batches()
+    for _ in range(3):
+        figures = step(next(batches), 1e-3)
+        assert figures is not None
+        tuning.record(figures, (), 0.0)
+    step.waits = True
+    with pytest.raises(RuntimeError, match="meta"):
+        step(next(batches), 1e-3)
+
+
+def test_a_fine_tuning_that_does_not_wait_is_the_same_and_finds_a_broken_gradient_at_its_step(
+    fresh: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    right = finetune_module.next_token
+    kept = []
+    for name in ("asking", "not waiting"):
+        if name == "not waiting":
+            request.getfixturevalue("not_waiting")
+        finetune({"model": fresh, **TUNED}, tmp_path / name, progress=False)
+        with monkeypatch.context() as patch:
+            called = iter(range(1000))
+            patch.setattr(
+                finetune_module,
+                "next_token",
+                lambda *x, called=called: right(*x) * (float("nan") ** (next(called) == 8)),
+            )
+            with pytest.raises(TrainingError, match=r"not finite at step 9; the weights of step 8 are saved") as raised:
+                finetune({"model": fresh, **TUNED}, tmp_path / f"{name} broken", progress=False)
+        folders = [tmp_path / name / "model.safetensors", tmp_path / f"{name} broken" / "resume" / "step-8.safetensors"]
+        tensors = [load_file(file) for file in folders]
+        logs = [
+            [{**row, "seconds": 0} for row in read_log(tmp_path / log / "metrics.jsonl")]
+            for log in (name, f"{name} broken")
+        ]
+        kept.append((tensors, logs, str(raised.value).replace(name, "run")))
+    (asked, logs, said), (others, other_logs, also_said) = kept
+    assert logs == other_logs and said == also_said
+    for one, two in zip(asked, others, strict=True):
+        assert one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
 
 
 def test_the_run_is_the_same_bit_for_bit(tmp_path: Path, request: pytest.FixtureRequest) -> None:

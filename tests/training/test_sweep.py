@@ -22,8 +22,9 @@ import workbench
 from workbench.cli import main
 from workbench.runs import load_run, states
 from workbench.training import preset_config, sweeps
-from workbench.training.sweeps import attempt, driver, local
-from workbench.training.sweeps.jobs import Job, results, survey
+from workbench.training.sweeps import driver, local
+from workbench.training.sweeps.job import Job
+from workbench.training.sweeps.jobs import RunJob, results, survey
 from workbench.training.sweeps.plan import LONGEST_NAME, read_plan
 from workbench.util.files import load_tensors
 
@@ -299,7 +300,7 @@ def test_a_worker_that_is_killed_loses_one_attempt(tmp_path: Path, monkeypatch: 
     (event,) = [row for row in load_run(out / "chain-chacal-seed=0").log() if row.get("event") == "resumed"]
     assert event["step"] > 0, "the second attempt went on from where the first had saved"
     config = read_plan(fields(settings)).runs[0].config
-    attempt.attempt(config, tmp_path / "undisturbed")
+    RunJob.work(config.model_dump(mode="json"), tmp_path / "undisturbed")
     swept, alone = (
         load_tensors(tmp_path / p / "weights.safetensors")[0] for p in ("out/chain-chacal-seed=0", "undisturbed")
     )

@@ -171,7 +171,7 @@ def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> dict[str, 
     studies = find_studies(STUDIES if options.all else _names(options))
     missing: dict[str, list[str]] = {}
     for name, (_, study) in studies.items():
-        if why := study.missing(options.scale, given, options.ray):
+        if why := study.missing(options.scale, given):
             missing.setdefault(why, []).append(name)
     left_out = [name for each in missing.values() for name in each]
     if left_out and not (options.all and set(studies) - set(left_out)):

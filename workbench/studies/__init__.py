@@ -136,7 +136,7 @@ def run_study(
         found, study = find_study(study)
         name = name or found
     check_name(name, "a study", taken=[REPORT, ZOO, ARCHIVES])
-    if missing := study.missing(scale, given or {}, ray):
+    if missing := study.missing(scale, given or {}):
         raise ValueError(f"{name}: {missing}")
     if unused := next((each for each in given or {} if each not in study.taken(scale)), None):
         raise ValueError(f"{name} takes no {unused} from elsewhere at scale {scale}; leave it out")

@@ -24,10 +24,19 @@ from workbench.studies.result import Result
 from workbench.studies.reuse import take_over
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, unpack_each, write_json
-from workbench.studies.study import STUDY_FILE, Quantities, Scale, Study, StudyStoppedError, Tunes, group_name
+from workbench.studies.study import (
+    STUDY_FILE,
+    Quantities,
+    Scale,
+    Study,
+    StudyStoppedError,
+    Tunes,
+    check_ended,
+    group_name,
+)
 from workbench.studies.tuning import Choices
 from workbench.training.sweeps.driver import train_all
-from workbench.training.sweeps.jobs import Job, write_results
+from workbench.training.sweeps.jobs import RunJob, survey, write_results
 from workbench.training.sweeps.plan import Plan, Planned, read_plan
 from workbench.util.distribution import version
 from workbench.util.files import write_atomically
@@ -78,15 +87,18 @@ class Engine:
             RuntimeError: if a run failed.
         """
         self.study.check(self.scale)
+        try:
+            return self._answered()
+        except StudyStoppedError:
+            return None
+
+    def _answered(self) -> Result:
         if self.study.compute is not None:
             return self._result(self._computed())
         if self.study.tunes is not None:
-            tuned_groups = self._fine_tuned(self.study.tunes)
-            return None if tuned_groups is None else self._result(tuned_groups)
+            return self._result(self._fine_tuned(self.study.tunes))
         choices = self._chosen()
-        known = None if choices is None else self._asked(choices)
-        if choices is None or known is None:
-            return None
+        known = self._asked(choices)
         contrasts = self.study.asked(self.scale)
         first: dict[str, str] = {}  # the setting that stands for a group in figures and tables
         for contrast in contrasts:
@@ -98,15 +110,13 @@ class Engine:
             outcomes.append(contrast.ask(best, choices.in_words(contrast)))
         return self._result(groups, outcomes, choices)
 
-    def _chosen(self) -> Choices | None:
-        """The settings that are best for each group of a contrast, on seeds of their own; None if it was stopped."""
+    def _chosen(self) -> Choices:
+        """The settings that are best for each group of a contrast, on seeds of their own."""
         measured = self._trained(self.study.to_choose(self.scale, self.seeds), self.out / TUNING, spare_failed=True)
-        if measured is None:
-            return None
         return Choices.of(self.study.asked(self.scale), self._settings(measured), self.study.less_is_better)
 
-    def _asked(self, choices: Choices) -> Settings | None:
-        """What is measured of every group with the settings that it is asked with; None if training was stopped."""
+    def _asked(self, choices: Choices) -> Settings:
+        """What is measured of every group with the settings that it is asked with."""
         wanted: dict[str, set[str]] = {}
         for contrast in self.study.asked(self.scale):
             for group, setting in choices.of_contrast(contrast).items():
@@ -115,11 +125,7 @@ class Engine:
         planned = [one for one in every if AS_PLANNED in wanted.get(group_name(one), {AS_PLANNED})]
         tuned = self.study.tuned(self.scale, range(self.seeds))
         tuned = tuple(one for one in tuned if group_name(one) in wanted[group_name(one, self.study.tune)])
-        as_planned = self._trained(planned, self.runs / RUNS)
-        best = None if as_planned is None else self._trained(tuned, self.out / TUNED)
-        if as_planned is None or best is None:
-            return None
-        known = self._settings([*as_planned, *best])
+        known = self._settings([*self._trained(planned, self.runs / RUNS), *self._trained(tuned, self.out / TUNED)])
         return {group: known[group] for group in dict.fromkeys(map(group_name, every))}
 
     def _settings(self, measured: Iterable[tuple[Planned, Quantities]]) -> Settings:
@@ -144,13 +150,10 @@ class Engine:
             for group, quantities in parts[0].items()
         }
 
-    def _fine_tuned(self, tunes: Tunes) -> dict[str, Quantities] | None:
-        """The groups of a study that fine-tunes: the mean over its seeds; None if it was stopped."""
+    def _fine_tuned(self, tunes: Tunes) -> dict[str, Quantities]:
+        """The groups of a study that fine-tunes: the mean over its seeds."""
         seeds = list(range(self.seeds))
-        try:
-            each = tunes(self.scale, seeds, self.runs / RUNS, self.given, self.workers, self.progress)
-        except StudyStoppedError:
-            return None
+        each = tunes(self.scale, seeds, self.runs / RUNS, self.given, self.workers, self.ray, self.progress)
         return {
             group: {name: mean_over_runs([one[group][name] for one in each], seeds) for name in quantities}
             for group, quantities in each[0].items()
@@ -158,8 +161,8 @@ class Engine:
 
     def _trained(
         self, planned: Sequence[Planned], folder: Path, spare_failed: bool = False
-    ) -> list[tuple[Planned, Quantities]] | None:
-        """What is measured of every run, trained if no study has; None if training was stopped.
+    ) -> list[tuple[Planned, Quantities]]:
+        """What is measured of every run, trained if no study has.
 
         Args:
             planned: the runs.
@@ -168,31 +171,31 @@ class Engine:
 
         Raises:
             RuntimeError: if a run failed, and none is to be left out.
+            StudyStoppedError: if training was stopped.
         """
         if not planned:
             return []
         take_over(planned, folder, sorted(self.out.parents[1].glob(f"*/{self.scale}/*/")))
-        plan = Plan(tuple(planned), read_plan(self.study.plan(self.scale, 1)).retries)
-        jobs = train_all(
-            plan,
+        retries = read_plan(self.study.plan(self.scale, 1)).retries
+        jobs = survey(Plan(tuple(planned), retries), folder)
+        train_all(
+            jobs,
             folder,
+            retries=retries,
             workers=self.workers,
             ray=self.ray,
             progress=self.progress,
-            keep=lambda jobs: self._keep(jobs, folder),
+            keep=lambda: self._keep(jobs, folder),
         )
         failed = [job for job in jobs if job.status == "failed"]
-        if any(job.status not in ("finished", "failed") for job in jobs):
-            return None
-        if failed and not spare_failed:
-            raise RuntimeError(f"{', '.join(job.name for job in failed)} failed: {failed[0].error}")
+        check_ended([job for job in jobs if job not in failed] if spare_failed else jobs)
         lost = {group_name(job.planned) for job in failed}
         planned = tuple(one for one in planned if group_name(one) not in lost)
         show = Console(stderr=True)
         each = track(planned, f"measuring {escape(self.name)}", console=show, disable=not self.progress)
         return [(one, self._measured(load_run(folder / one.name), folder.name)) for one in each]
 
-    def _keep(self, jobs: Sequence[Job], folder: Path) -> None:
+    def _keep(self, jobs: Sequence[RunJob], folder: Path) -> None:
         """Keep how far all runs of a folder are; called whenever one has ended."""
         write_results(jobs, folder)
 

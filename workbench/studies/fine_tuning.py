@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,11 @@ import numpy as np
 
 from workbench.measurement import Measurement
 from workbench.runs import METRICS, read_log
-from workbench.studies.fine_tuning_workers import Job, Train, train
-from workbench.studies.study import BEGIN, FRESH, SMALL, Quantities, Scale
+from workbench.studies.study import BEGIN, FRESH, SMALL, Quantities, Scale, check_ended
 from workbench.tasks.text import SHIPPED, Text
-from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, FinetuneConfig, Finetuned
+from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, FinetuneConfig, Finetuned, finetuned
+from workbench.training.finetune_job import FinetuneJob
+from workbench.training.sweeps.driver import train_all
 from workbench.util.files import new_folder, read_object
 from workbench.util.seeds import generator, global_draws
 from workbench.util.strict_settings import checked
@@ -56,6 +56,7 @@ class FineTunes:
         folder: Path,
         given: Mapping[str, str],
         workers: int | None,
+        ray: str | None,
         progress: bool,
     ) -> list[dict[str, Quantities]]:
         """Train what is missing, and measure: of each seed, group -> quantity -> its measurement.
@@ -65,8 +66,7 @@ class FineTunes:
             seeds: of the weights and of the order of the data.
             folder: where everything is kept.
             given: of a scale other than `small`, what `needs` names: a folder with a model, and a text.
-            workers: fine-tunings at a time; by default one for each core.
-            progress: show progress on standard error.
+            workers, ray, progress: as of `workbench.sweep`.
 
         Raises:
             ValueError: if a setting is wrong.
@@ -76,13 +76,17 @@ class FineTunes:
         mine = None if scale == SMALL else Path(given["model"])
         settings = {**self.shared[scale], **self._data(scale, given)}
         places = {(name, seed): folder / f"{name}-seed={seed}" for seed in seeds for name in self.groups[scale]}
-        train_all = partial(train, workers=workers, progress=progress)
-        begun = self._begun(train_all, seeds, folder) if mine is None else dict.fromkeys(seeds, mine)
-        jobs = [
-            _job({**settings, **self.groups[scale][name], "model": str(begun[seed]), "seed": seed}, place)
+        how = {"workers": workers, "ray": ray, "progress": progress}
+        if mine is None:
+            begun = {seed: folder / f"{BEGIN}-seed={seed}" for seed in seeds}
+            tune_all({place: self._first(folder, seed) for seed, place in begun.items()}, folder, **how)
+        else:
+            begun = dict.fromkeys(seeds, mine)
+        wanted = {
+            place: {**settings, **self.groups[scale][name], "model": str(begun[seed]), "seed": seed}
             for (name, seed), place in places.items()
-        ]
-        done = dict(zip(places, train_all(jobs), strict=True))
+        }
+        done = dict(zip(places, tune_all(wanted, folder, **how), strict=True))
         each = [{name: self._measured(done[name, seed]) for name in self.groups[scale]} for seed in seeds]
         return [self._compared(one) for one in each]
 
@@ -97,12 +101,6 @@ class FineTunes:
             return None
         too = "" if name == "model" else " too"
         return f"at scale {scale} it fine-tunes a model of yours, such as GPT-2; give --{name}{too}"
-
-    def _begun(self, train_all: Train, seeds: Sequence[int], folder: Path) -> dict[int, Path]:
-        """The small model that each seed's groups begin with."""
-        begun = {seed: folder / f"{BEGIN}-seed={seed}" for seed in seeds}
-        train_all([_job(self._first(folder, seed), place) for seed, place in begun.items()])
-        return begun
 
     def _first(self, folder: Path, seed: int) -> dict[str, Any]:
         """How the model that a seed's groups begin with is trained, from fresh weights that are written here."""
@@ -154,9 +152,25 @@ class FineTunes:
         return groups
 
 
-def _job(settings: Mapping[str, Any], folder: Path) -> Job:
-    """A fine-tuning with these settings. Raises ValueError in one line if one is wrong."""
-    return Job(checked(FinetuneConfig, settings), folder)
+def tune_all(wanted: Mapping[Path, Mapping[str, Any]], out: Path, **how: Any) -> list[Finetuned]:
+    """All of these fine-tunings, those made that are not yet.
+
+    Args:
+        wanted: the folder of each -> its settings.
+        out: the folder of these folders.
+        how: workers, ray and progress, as of `workbench.sweep`.
+
+    Raises:
+        ValueError: in one line, if a setting is wrong, or a folder holds another fine-tuning; nothing is made then.
+        RuntimeError: in one line, if one failed.
+        StudyStoppedError: after Ctrl-C.
+    """
+    jobs = [FinetuneJob(checked(FinetuneConfig, settings), folder) for folder, settings in wanted.items()]
+    for job in jobs:
+        job.survey()
+    train_all(jobs, out, **how)
+    check_ended(jobs)
+    return [finetuned(job.folder) for job in jobs]
 
 
 def _number(name: str, value: float, units: str, about: Mapping[str, Any], n: int | None = None) -> Measurement:

@@ -20,7 +20,7 @@ from workbench.runs import CONFIG, METRICS, RunConfig
 from workbench.studies.engine import MEASURED, RESULT, RUNS, Engine
 from workbench.studies.result import Result
 from workbench.studies.study import GPU, Scale, Study
-from workbench.training.sweeps.jobs import Job
+from workbench.training.sweeps.jobs import RunJob
 from workbench.training.sweeps.local import MOST_A_CORE, at_a_time
 from workbench.training.sweeps.plan import read_plan
 from workbench.util.files import new_file
@@ -114,7 +114,7 @@ class Measuring(Engine):
 
     archive: Path = field(kw_only=True)
 
-    def _keep(self, jobs: Sequence[Job], folder: Path) -> None:
+    def _keep(self, jobs: Sequence[RunJob], folder: Path) -> None:
         for job in jobs:
             path = self.out / MEASURED / folder.name / f"{job.name}.json"
             if job.status == "finished" and not path.exists():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from workbench.runs import RunConfig
 from workbench.runs.config import HOW_OFTEN
 from workbench.studies.stored import DIGITS, LONGEST, pack, unpack_each
 from workbench.studies.study import PAPER, Groups, Published, Scale, Source, Study
+from workbench.training.environment import commit
 from workbench.training.sweeps.plan import Planned, read_plan
 from workbench.util.distribution import version
 from workbench.util.files import parse_json, read_text
@@ -135,7 +135,7 @@ class Result:
         differs = list(differences(study, scale, planned))
         made: dict[str, Any] = {
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "commit": commit(),
+            "commit": _short_commit(),
             "workbench": version(),
         }
         if minutes:
@@ -280,16 +280,7 @@ def machine() -> dict[str, Any]:
     return {"cores": os.cpu_count()} | gpu
 
 
-def commit() -> str:
+def _short_commit() -> str:
     """The commit of the code, with `+` where it was changed since; nothing where it is not in a repository."""
-    folder = Path(__file__).resolve().parent
-
-    def git(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    try:
-        head = git("rev-parse", "--short=12", "HEAD")
-        return head + ("+" if head and git("status", "--porcelain", "--untracked-files=no", ".") else "")
-    except OSError:
-        return ""
+    head, _, changed = (commit() or "").partition("+")
+    return head[:12] + "+" * bool(changed)

@@ -12,6 +12,7 @@ from workbench.measurement import Measurement
 from workbench.runs import Run
 from workbench.studies.contrasts import Contrast
 from workbench.studies.reasons import AT_DAY_SCALE, AT_GPU_SCALE, AT_SMALL_SCALE
+from workbench.training.sweeps.job import Job
 from workbench.training.sweeps.plan import MOST_RUNS, Planned, in_digits, read_fields, read_plan
 from workbench.util.lookup import check_name, lookup
 from workbench.util.messages import brief
@@ -53,6 +54,14 @@ class StudyStoppedError(Exception):
     """A study was stopped before its end; what was trained is kept."""
 
 
+def check_ended(jobs: Sequence[Job]) -> None:
+    """Raise StudyStoppedError if a job did not come to its end, RuntimeError in one line if one failed."""
+    if any(job.status not in ("finished", "failed") for job in jobs):
+        raise StudyStoppedError
+    if failed := [job for job in jobs if job.status == "failed"]:
+        raise RuntimeError(f"{', '.join(job.name for job in failed)} failed: {failed[0].error}")
+
+
 class Tunes(Protocol):
     """What a study fine-tunes, and measures of it (`fine_tuning.FineTunes`)."""
 
@@ -73,6 +82,7 @@ class Tunes(Protocol):
         folder: Path,
         given: Mapping[str, str],
         workers: int | None,
+        ray: str | None,
         progress: bool,
     ) -> list[dict[str, Quantities]]:
         """Of each seed: group -> quantity -> its measurement. Raises StudyStoppedError if it was stopped."""
@@ -190,18 +200,15 @@ class Study:
         """The scales that it runs at."""
         return tuple(self.runs or (self.seeds if self.tunes is None else self.tunes.groups))
 
-    def missing(self, scale: Scale, given: Mapping[str, str], ray: str | None = None) -> str | None:
+    def missing(self, scale: Scale, given: Mapping[str, str]) -> str | None:
         """Why it cannot run at a scale with what is given, in words; None where it can.
 
         Args:
             scale: the scale.
             given: what it takes from elsewhere: `model`, `text`.
-            ray: the address of a Ray cluster to train on.
         """
         if scale not in self.scales:
             return f"no scale {scale!r}; there is: {', '.join(self.scales)}"
-        if self.tunes is not None and ray is not None:
-            return "it fine-tunes on this machine alone; leave out --ray"
         return None if self.tunes is None else self.tunes.missing(scale, given)
 
     def taken(self, scale: Scale) -> Sequence[str]:

@@ -43,12 +43,15 @@ def _versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of this checkout, with `+changes` if files differ from it; None outside a checkout."""
+    """The commit of this checkout, with `+changes` if the library's files differ from it; None outside a checkout."""
     root = Path(workbench.__file__).parents[1]
     if not (root / ".git").exists():
         return None
     try:
-        commands = [["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no"]]
+        commands = [
+            ["git", "rev-parse", "HEAD"],
+            ["git", "status", "--porcelain", "--untracked-files=no", "workbench", "probes"],
+        ]
         head, changes = (
             subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
             for command in commands

@@ -10,17 +10,16 @@ have none; other dropout is the model's own. Processes that `torchrun` started t
 from __future__ import annotations
 
 import copy
-import math
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from workbench import runs
 from workbench.objectives.next_token import next_token
@@ -29,7 +28,6 @@ from workbench.tasks import Batch, check_files
 from workbench.tasks.known_text import KnownText
 from workbench.tasks.text_file import read_parts
 from workbench.training.distributed import Processes
-from workbench.training.environment import environment
 from workbench.training.finetune_config import (
     AFTER,
     BEFORE,
@@ -44,17 +42,10 @@ from workbench.training.finetune_config import (
 from workbench.training.finetune_data import Data, read_data, task_of
 from workbench.training.finetune_gamma import LearnedGammas
 from workbench.training.hint_mixing import Batches
-from workbench.training.log import Log
-from workbench.training.loop import train_together
-from workbench.training.state import (
-    Figures,
-    Learner,
-    State,
-    forget_states,
-    last_readable,
-    not_finite,
-    only_trainer,
-)
+from workbench.training.loop import only_trainers, train_alone, train_new
+from workbench.training.optimizer_step import OptimizerStep
+from workbench.training.state import Figures, Learner, State, forget_states, last_readable
+from workbench.training.trained import Trained
 from workbench.util.files import check_contents, check_free, check_utf8, new_folder, write_atomically
 from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
@@ -101,19 +92,8 @@ def finetune(config: FinetuneConfig | Mapping[str, Any], out: str | Path, *, pro
     processes.do(lambda: check_free(path))
     check_utf8(path, as_text=True)
     tuning = FineTuning(config, path, progress, processes)
-    processes.do(lambda: _make_folder(tuning))
-    with ExitStack() as lock:
-        processes.do(lambda: lock.enter_context(only_trainer(path)))
-        tuning.train(tuning.problems)
-    processes.wait()
+    train_new(tuning, tuning.show, tuning.problems)
     return finetuned(path)
-
-
-def _make_folder(tuning: FineTuning) -> None:
-    """Make the folder of a fine-tuning, with its config."""
-    with new_folder(tuning.path) as folder:
-        write_atomically(folder / FINETUNE, tuning.config.model_dump_json(indent=1).encode())
-        (folder / runs.STATES).mkdir()
 
 
 @in_one_line()
@@ -135,19 +115,19 @@ def resume_finetune(path: str | Path, *, progress: bool = True) -> Finetuned:
         return before
     check_files(before.config.task or {"name": "text", "path": before.config.text}, path)
     processes = Processes.started(before.config.device)
-    with ExitStack() as lock:
-        processes.do(lambda: lock.enter_context(only_trainer(path)))
+    with only_trainers(path, processes):
         state, problems = processes.do(lambda: last_readable(path))
         tuning = FineTuning(read_config(path), path, progress, processes, fresh=state is None)
         if state is not None:
             tuning.learner.restore(state)
-        tuning.train(problems, resumed=True)
-    processes.wait()
+        train_alone(tuning, tuning.show, problems, resumed=True)
     return finetuned(path)
 
 
-class FineTuning:
-    """One fine-tuning: the model, its data, its learner."""
+class FineTuning(Trained):
+    """One fine-tuning while it trains: the model, its data, its learner."""
+
+    config: FinetuneConfig
 
     def __init__(
         self, config: FinetuneConfig, path: Path, progress: bool, processes: Processes, *, fresh: bool = True
@@ -159,7 +139,8 @@ class FineTuning:
         """
         from workbench.models.pretrained.loading import load_causal
 
-        self.path, self.show, self.processes = path, progress and processes.main, processes
+        super().__init__(config, path, processes)
+        self.show = progress and processes.main
         if config.batch_size % processes.count:
             raise ValueError(
                 f"a step has {config.batch_size} sequences, which {processes.count} processes cannot share equally"
@@ -180,13 +161,11 @@ class FineTuning:
         self.config = config.model_copy(update=found)
         objectives = self._objectives()
         self.problems = self._not_inspected() if fresh and processes.main else []
-        self.first = {BEFORE: self.evaluate()} if fresh else {}
+        self.first = {BEFORE: self.measure()} if fresh else {}
         self.attend(config.steps)
         if fresh:
-            self.first[EXCHANGED] = self.evaluate()
+            self.first[EXCHANGED] = self.measure()
         self.learner = self._learner(objectives)
-        self.done, self.shown = False, dict[str, float]()
-        self.log: Log | None = None
 
     def _not_inspected(self) -> list[str]:
         """Why the model could not be inspected when it is trained: said before, and no reason not to train it."""
@@ -232,7 +211,19 @@ class FineTuning:
             groups.append({"params": list(self.gammas.parameters()), "times": times, "weight_decay": 0.0})
         optimizer = torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.999), fused=True)
         scaler = torch.amp.GradScaler(device.type, enabled=False)
-        return FinetuneLearner(cast(Any, self.model), objectives, optimizer, device, scaler)
+        return FinetuneLearner(self.model, objectives, optimizer, device, scaler)
+
+    def create(self) -> None:
+        with new_folder(self.path) as folder:
+            write_atomically(folder / FINETUNE, self.config.model_dump_json(indent=1).encode())
+            (folder / runs.STATES).mkdir()
+
+    def batches(self) -> Iterator[Batches]:
+        config = self.config
+        return ((self.data.batch(config.seed, t, config.batch_size),) for t in range(self.learner.step, config.steps))
+
+    def optimizer_step(self) -> FinetuneStep:
+        return FinetuneStep(self)
 
     def attend(self, step: int) -> None:
         """Give the model the attention of the step that follows `step` finished ones."""
@@ -242,104 +233,22 @@ class FineTuning:
         if self.gammas is not None:
             self.gammas.put_into(self.model)
 
-    def evaluate(self) -> dict[str, float]:
+    def measure(self) -> dict[str, float]:
         """Loss in nats a token, and perplexity, on what is held out; of a task also how much is right."""
         figures = self.data.evaluate(self.model, self.config.batch_size) if self.processes.main else {}
         return cast(dict[str, float], self.processes.agree(figures))
 
-    def train(self, problems: Sequence[str] = (), resumed: bool = False) -> None:
-        """Train to the end or until Ctrl-C; the folder then holds the model, or a state to resume from.
-
-        Raises:
-            TrainingError: if the loss is not finite, or the disk is full.
-        """
-        config, first = self.config, self.learner.step
-        steps = range(first, config.steps)
-        batches = (((self.data.batch(config.seed, step, config.batch_size),),) for step in steps)
-        train_together(
-            [self], lambda drawn, rate: [self.step(drawn[0][0], rate)], batches, self.show, problems, resumed
-        )
+    def evaluate(self) -> dict[str, float]:
+        """What is measured on the way; at the end it is measured with what was learned in its place."""
+        return self.measure() if self.learner.step < self.config.steps else {}
 
     @contextmanager
     def begin(self, problems: Sequence[str] = (), resumed: bool = False) -> Iterator[None]:
         """Open the log within this context, with what was measured before the first step."""
-        with Log(self.path / runs.METRICS) if self.processes.main else nullcontext() as self.log:
-            machine = environment(self.processes.device, self.processes.count)
-            self._write({"event": "resumed" if resumed else "started", "step": self.learner.step, **machine})
+        with super().begin(problems, resumed):
             for name, figures in self.first.items():
-                self._write({"event": name, **figures})
+                self.write({"event": name, **figures})
             yield
-
-    def _write(self, row: Mapping[str, Any]) -> None:
-        if self.log is not None:
-            self.log.write(row)
-
-    def record(self, figures: Figures, batches: Batches, seconds: float) -> None:
-        """Count a finished step; where the config says so, log it and measure what is held out."""
-        config, learner = self.config, self.learner
-        learner.step, learner.seconds = learner.step + 1, seconds
-        learner.tokens += sum(batch.tokens.numel() for batch in batches)
-        means = self.processes.means(figures)
-        self.shown = {"loss": means["loss"]}
-        last = learner.step == config.steps
-        row = means if learner.step % config.log_every == 0 or last or learner.step == 1 else {}
-        if learner.step % config.eval_every == 0 and not last:
-            row = row | self.evaluate()
-        if row:
-            self._write({"step": learner.step, "seconds": round(seconds, 3), **row})
-
-    def save(self) -> None:
-        """Write the whole state, from which training can be resumed."""
-        if self.log is not None:
-            self.log.sync()
-        self.learner.save(self.path, self.processes)
-
-    def fail(self) -> str:
-        """End because the loss is not finite; returns why, and what was kept, in a line."""
-        self.save()
-        self.done = True
-        return not_finite(self.learner.step, self.path, self.config.learning_rate)
-
-    def step(self, whole: Batch, rate: float) -> Figures | None:
-        """One optimizer step; its figures, or None, with the weights as they were, if they are not finite."""
-        config, learner, processes = self.config, self.learner, self.processes
-        settings = config.attention_at(learner.step)
-        if config.gamma_warmup:
-            self.attend(learner.step)
-        batch = processes.part(whole).to(processes.device)
-        self.model.train()
-        learner.optimizer.zero_grad(set_to_none=True)
-        place = (learner.step,) if processes.rank == 0 else (learner.step, processes.rank)
-        with global_draws(generator(config.seed, "dropout", *place).initial_seed(), processes.device):
-            loss, figures = self._loss(batch)
-            loss.backward()  # type: ignore[no-untyped-call]
-        processes.average([p.grad for p in learner.parameters if p.grad is not None])
-        norm = nn.utils.clip_grad_norm_(learner.parameters, config.clip)
-        if not math.isfinite(norm.item()):
-            return None
-        for group in learner.optimizer.param_groups:
-            group["lr"] = rate * group["times"]
-        learner.optimizer.step()
-        figures |= {"gradient_norm": norm, "learning_rate": rate}
-        if self.gammas is not None:
-            figures |= self.gammas.figures()
-        elif "gamma" in settings:
-            figures["gamma"] = settings["gamma"]
-        return figures
-
-    def _loss(self, batch: Batch) -> tuple[Tensor, Figures]:
-        """The loss, and its parts: of the next token, and Seq-VCR of a layer's output where that is wanted.
-
-        The output of the last layer is taken after the final norm.
-        """
-        output = self.model(batch.tokens, use_cache=False, output_hidden_states=self.seq_vcr is not None)
-        loss = next_token(output.logits, batch)
-        figures: Figures = {"loss": loss.detach()}
-        if self.seq_vcr is None:
-            return loss, figures
-        kept = {name: output.hidden_states[int(name.split(".")[1]) + 1] for name in self.seq_vcr.needs}
-        penalty, logged = self.seq_vcr(output.logits, kept, batch)
-        return loss + penalty, figures | logged
 
     def finish(self) -> None:
         """Write the model as an ordinary folder of Hugging Face, and delete the states."""
@@ -355,7 +264,7 @@ class FineTuning:
                 set_attention(self.model, self.gammas.settings(int(layer)), [int(layer)])
         learner = self.learner
         figures = {"step": learner.step, "seconds": round(learner.seconds, 3), "tokens": learner.tokens}
-        held_out = self.evaluate()
+        held_out = self.measure()
         if self.log is None:
             return
         self.log.write({"event": AFTER, **held_out, **figures})
@@ -374,3 +283,41 @@ class FineTuning:
         finally:
             shutil.rmtree(part, ignore_errors=True)
         forget_states(self.path)
+
+
+class FinetuneStep(OptimizerStep):
+    """The optimizer step of a fine-tuning, with the attention of that step."""
+
+    def __init__(self, tuning: FineTuning) -> None:
+        super().__init__(tuning.config, tuning.learner, tuning.processes)
+        self.tuning = tuning
+
+    def __call__(self, batches: Sequence[Batch], rate: float) -> Figures | None:
+        tuning, step = self.tuning, self.learner.step
+        if self.config.gamma_warmup:
+            tuning.attend(step)
+        figures = super().__call__(batches, rate)
+        if figures is None:
+            return None
+        if tuning.gammas is not None:
+            return figures | tuning.gammas.figures()
+        gamma = self.config.attention_at(step).get("gamma")
+        return figures if gamma is None else {**figures, "gamma": gamma}
+
+    def backward(self, batch: Batch, share: float) -> tuple[Tensor, Figures]:
+        """Add the gradient of the loss: that of the next token, and Seq-VCR of a layer's output where it is wanted.
+
+        The output of the last layer is taken after the final norm.
+        """
+        tuning, rank = self.tuning, self.processes.rank
+        place = (self.learner.step, rank) if rank else (self.learner.step,)
+        with global_draws(generator(self.config.seed, "dropout", *place).initial_seed(), self.learner.device):
+            output = tuning.model(batch.tokens, use_cache=False, output_hidden_states=tuning.seq_vcr is not None)
+            loss = of_next = next_token(output.logits, batch)
+            figures: Figures = {}
+            if tuning.seq_vcr is not None:
+                kept = {name: output.hidden_states[int(name.split(".")[1]) + 1] for name in tuning.seq_vcr.needs}
+                penalty, figures = tuning.seq_vcr(output.logits, kept, batch)
+                loss = of_next + penalty
+            (loss * share).backward()  # type: ignore[no-untyped-call]
+        return of_next.detach(), figures

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from workbench.models.attention.learned_chacal import LearnedChacalAttention
 
@@ -58,7 +59,10 @@ class LearnedGammas(nn.Module):
             return {"variant": "chacal", "gamma": variant.gamma, **about}
         return {"variant": "learned_chacal", "per": "head", "gammas": variant.gammas.tolist(), **about}
 
-    def figures(self) -> dict[str, float]:
+    def figures(self) -> dict[str, Tensor]:
         """The mean γ, and that of each layer, to log."""
-        each = {int(name): float(self[int(name)].gammas.detach().mean()) for name in self.layers}
-        return {"gamma": sum(each.values()) / len(each), **{f"gamma/layer={i}": gamma for i, gamma in each.items()}}
+        each = {int(name): self[int(name)].gammas.detach().mean().double() for name in self.layers}
+        return {
+            "gamma": torch.stack([*each.values()]).mean(),
+            **{f"gamma/layer={i}": gamma for i, gamma in each.items()},
+        }

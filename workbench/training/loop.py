@@ -3,58 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from workbench import runs
 from workbench.runs import Run, RunConfig
 from workbench.training.distributed import Processes
 from workbench.training.hint_mixing import Batches
 from workbench.training.learning_rate import learning_rate
-from workbench.training.optimizer_step import Step
 from workbench.training.presets import preset_config
 from workbench.training.progress import Progress
-from workbench.training.state import (
-    Figures,
-    Learner,
-    TrainingError,
-    cannot_write,
-    forget_states,
-    last_whole,
-    only_trainer,
-)
+from workbench.training.state import Figures, TrainingError, cannot_write, forget_states, last_whole, only_trainer
+from workbench.training.trained import Trained
 from workbench.training.training_run import TrainingRun
 from workbench.util.interrupts import Interrupts
-
-
-class Trained(Protocol):
-    """What is trained: a run, by itself or in a stack, or a fine-tuning (`TrainingRun`, `FineTuning`).
-
-    Attributes:
-        config: its schedule, and how often its state is saved.
-        path: its folder.
-        learner: everything that changes while it trains.
-        done: whether its training has ended, at its last step, by early stopping or by a failure.
-        shown: the latest figures, for the progress bar.
-    """
-
-    config: Any
-    path: Path
-    processes: Processes
-    done: bool
-    shown: dict[str, float]
-
-    @property
-    def learner(self) -> Learner: ...
-
-    def begin(self, problems: Sequence[str], resumed: bool) -> AbstractContextManager[None]: ...
-    def record(self, figures: Figures, batches: Batches, seconds: float) -> None: ...
-    def save(self) -> None: ...
-    def fail(self) -> str: ...
-    def finish(self) -> None: ...
-
 
 StepOfAll = Callable[[tuple[Batches, ...], float], Sequence[Figures | None]]
 """One optimizer step of several runs: the batches of each and the learning rate in, the figures of each out.
@@ -92,20 +56,24 @@ def train(
     config = preset_config(config, overrides)
     processes = Processes.started(config.device)
     member = TrainingRun(config, Path(out), processes, tensorboard)
-    processes.do(lambda: create(member))
-    with ExitStack() as lock:
-        processes.do(lambda: lock.enter_context(only_trainer(member.path)))
-        run_alone(member, progress)
-    processes.wait()
+    train_new(member, progress)
     return member.opened()
 
 
-def create(member: TrainingRun, stack: Sequence[int] = ()) -> None:
-    """Make a run's folder. Raises ValueError if its path is taken, TrainingError if the disk is full."""
-    try:
-        runs.create(member.path, member.config, stack)
-    except OSError as error:
-        raise cannot_write(member.path, error) from None
+def train_new(member: Trained, show: bool, problems: Sequence[str] = ()) -> None:
+    """Make the folder of a run or fine-tuning, and train it by itself."""
+    member.processes.do(member.create)
+    with only_trainers(member.path, member.processes):
+        train_alone(member, show, problems)
+
+
+@contextmanager
+def only_trainers(path: Path, processes: Processes) -> Iterator[None]:
+    """Hold the lock of a folder for all processes that train it; at the end they wait for one another."""
+    with ExitStack() as lock:
+        processes.do(lambda: lock.enter_context(only_trainer(path)))
+        yield
+    processes.wait()
 
 
 def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False) -> Run:
@@ -132,7 +100,7 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
         member = TrainingRun(run.config, run.path, processes, tensorboard)
         if state is not None:
             member.learner.restore(state)
-        run_alone(member, progress, problems, resumed=True)
+        train_alone(member, progress, problems, resumed=True)
     processes.wait()
     return member.opened()
 
@@ -159,17 +127,15 @@ def _lock_unfinished(run: Run, lock: ExitStack) -> bool:
     return not run.finished
 
 
-def run_alone(member: TrainingRun, show: bool, problems: Sequence[str] = (), resumed: bool = False) -> None:
-    """Train one run by itself, from the step its learner is at, to the end or until Ctrl-C."""
-    step = Step(member.config, member.learner, member.processes)
-    batches = ((drawn,) for drawn in member.batches())
-    train_together([member], lambda drawn, rate: [step(drawn[0], rate)], batches, show, problems, resumed)
+def train_alone(member: Trained, show: bool, problems: Sequence[str] = (), resumed: bool = False) -> None:
+    """Train one run or fine-tuning by itself, from the step its learner is at, to the end or until Ctrl-C."""
+    step = member.optimizer_step()
+    train_together([member], lambda drawn, rate: [step(drawn[0], rate)], show, problems, resumed)
 
 
 def train_together(
     members: Sequence[Trained],
     step: StepOfAll,
-    batches: Iterator[tuple[Batches, ...]],
     show: bool,
     problems: Sequence[str] = (),
     resumed: bool = False,
@@ -179,7 +145,6 @@ def train_together(
     Args:
         members: the runs, all at the same step; at least one is not done.
         step: one optimizer step of all runs.
-        batches: for every step, the batches of each run.
         show: show progress.
         problems: damaged states that were passed over, each in a line.
         resumed: whether the runs were resumed.
@@ -189,6 +154,7 @@ def train_together(
     """
     active = _active(members)
     first = active[0]
+    batches = zip(*[member.batches() for member in members], strict=True)
     try:
         with ExitStack() as opened:
             bar = opened.enter_context(Progress(first.config.steps, show and first.processes.main, first.learner.step))
@@ -209,7 +175,7 @@ def train_together(
 def _train_steps(
     members: Sequence[Trained],
     step: StepOfAll,
-    batches: Iterator[tuple[Batches, ...]],
+    batches: Iterable[tuple[Batches, ...]],
     bar: Progress,
     interrupts: Interrupts,
 ) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -22,8 +23,8 @@ HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 LEAST_SCALE = 2.0**-10  # of float16's loss scaling: below it, the loss itself overflows, not only its gradient
 
 
-class Step:
-    """A learner's optimizer step.
+class OptimizerStep(ABC):
+    """A learner's optimizer step: batches in, figures out.
 
     On the CPU it is known at once whether the gradient is finite. On a GPU the host would have to wait for it at every
     step: there the device itself makes no update from the first gradient on that is not finite, and the host asks for
@@ -33,13 +34,18 @@ class Step:
         waits: whether the host asks at every step.
     """
 
-    def __init__(self, config: RunConfig, learner: Learner, processes: Processes) -> None:
+    def __init__(self, config: Any, learner: Learner, processes: Processes) -> None:
         self.config, self.learner, self.processes = config, learner, processes
-        self.keep = needed(learner.objectives)
-        self.model: Any = learner.model if config.compile is None else torch.compile(learner.model, mode=config.compile)
-        known_at_once = learner.device.type == "cpu" or learner.scaler.is_enabled()
-        # Muon minds no gradient by itself, and an average would take in the same weights again.
-        self.waits = known_at_once or config.optimizer != "adamw" or config.average > 0
+        self.waits = learner.device.type == "cpu" or learner.scaler.is_enabled()
+
+    @abstractmethod
+    def backward(self, batch: Batch, share: float) -> tuple[Tensor, Figures]:
+        """Add the gradient of the loss times `share`; returns the loss and the figures of the objectives."""
+
+    def asked(self, step: int) -> bool:
+        """Whether something is logged, evaluated or saved after a step."""
+        periods = (self.config.log_every, self.config.eval_every, self.config.save_every)
+        return step in (1, self.config.steps) or not all(step % period for period in periods)
 
     def __call__(self, batches: Sequence[Batch], rate: float) -> Figures | None:
         """Make the step, unless its gradient is not finite.
@@ -60,7 +66,7 @@ class Step:
         total = sum(len(batch) for batch in batches)
         for whole in batches:
             batch = self.processes.part(whole).to(learner.device)
-            loss, logged = self._backward(batch, len(whole) / total)
+            loss, logged = self.backward(batch, len(whole) / total)
             figures |= under(batch.head, {"loss": loss, **logged})
         gradients = [p.grad for p in learner.parameters if p.grad is not None]
         self.processes.average(gradients)
@@ -69,7 +75,7 @@ class Step:
         if not self._finite(norm) and (not scaler.is_enabled() or scaler.get_scale() < LEAST_SCALE):
             return None
         for group in learner.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("times", 1.0)
         scaler.step(learner.optimizer)
         scaler.update()
         return figures | {"gradient_norm": norm, "learning_rate": rate}
@@ -84,13 +90,25 @@ class Step:
         learner.n_finite = before + (norm.isfinite() & (before == len(learner.unseen) - 1))
         # What is not 0 keeps the fused optimizer from its update: PyTorch's loss scaling uses the same attribute.
         learner.optimizer.found_inf = (learner.n_finite < len(learner.unseen)).float()  # type: ignore[attr-defined]
-        step, config = learner.step + 1, self.config
-        periods = (config.log_every, config.eval_every, config.save_every)
-        asked = step in (1, config.steps) or not all(step % period for period in periods)
-        return learner.look() if asked or is_checkpoint(config, step) else True
+        return learner.look() if self.asked(learner.step + 1) else True
 
-    def _backward(self, batch: Batch, share: float) -> tuple[Tensor, Figures]:
-        """Add the gradient of the loss times `share`; returns the loss and the figures of the objectives."""
+
+class Step(OptimizerStep):
+    """The optimizer step of a run that trains by itself."""
+
+    config: RunConfig
+
+    def __init__(self, config: RunConfig, learner: Learner, processes: Processes) -> None:
+        super().__init__(config, learner, processes)
+        self.keep = needed(learner.objectives)
+        self.model: Any = learner.model if config.compile is None else torch.compile(learner.model, mode=config.compile)
+        # Muon minds no gradient by itself, and an average would take in the same weights again.
+        self.waits |= config.optimizer != "adamw" or config.average > 0
+
+    def asked(self, step: int) -> bool:
+        return super().asked(step) or is_checkpoint(self.config, step)
+
+    def backward(self, batch: Batch, share: float) -> tuple[Tensor, Figures]:
         if self.config.accumulate > 1:
             return self._backward_in_parts(batch, share)
         with self._draws(batch.head), autocast(self.learner.device, self.config.precision):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from workbench import runs
 from workbench.runs import Run, RunConfig, load_run
-from workbench.training.loop import create, train_together
+from workbench.training.loop import train_together
 from workbench.training.seed_stack import StackedStep, single_process
 from workbench.training.state import State, forget_states, only_trainer
 from workbench.training.training_run import TrainingRun
@@ -51,7 +51,7 @@ def resume_seeds(path: str | Path, *, progress: bool = True, tensorboard: bool =
     with ExitStack() as locks:
         for member in members:
             if not (member.path / runs.CONFIG).is_file():  # a kill before the first step left it unmade
-                create(member, seeds)
+                member.create(seeds)
             if (member.path / runs.STATES).is_dir():
                 locks.enter_context(only_trainer(member.path))
             member.done = member.opened().finished
@@ -62,8 +62,7 @@ def resume_seeds(path: str | Path, *, progress: bool = True, tensorboard: bool =
             step, problems = _restore(unfinished)
             for member in members:
                 member.learner.step = step
-            streams = [member.batches() for member in members]
-            train_together(members, StackedStep(members), zip(*streams, strict=True), progress, problems, resumed=True)
+            train_together(members, StackedStep(members), progress, problems, resumed=True)
     return [member.opened() for member in members]
 
 

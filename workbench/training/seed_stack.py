@@ -19,7 +19,7 @@ from workbench.runs import Run, RunConfig
 from workbench.tasks import Batch
 from workbench.training.distributed import Processes
 from workbench.training.hint_mixing import Batches
-from workbench.training.loop import create, train_together
+from workbench.training.loop import train_together
 from workbench.training.optimizer_step import autocast, needed, total_loss, under
 from workbench.training.optimizers import make_optimizer
 from workbench.training.presets import preset_config
@@ -61,10 +61,9 @@ def train_seeds(
     _check_places(Path(out), members)
     with ExitStack() as locks:
         for member in members:
-            create(member, seeds)
+            member.create(seeds)
             locks.enter_context(only_trainer(member.path))
-        streams = [member.batches() for member in members]
-        train_together(members, StackedStep(members), zip(*streams, strict=True), progress)
+        train_together(members, StackedStep(members), progress)
     return [member.opened() for member in members]
 
 

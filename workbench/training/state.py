@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from workbench import runs
-from workbench.models import Decoder
 from workbench.objectives import Objective
 from workbench.runs import Run
 from workbench.runs.lock import SECONDS_TO_LET_GO, only_writer
@@ -71,12 +70,12 @@ class Learner:
         figures: the latest value of each figure; those of a hint are from its latest turn.
         best: the highest held-out accuracy so far.
         passed: how many steps of a curriculum are behind it.
-        average: an exponential moving average of the model's weights, where the run keeps one.
+        average, decay: an exponential moving average of the model's weights, where the run keeps one, and its decay.
         unseen: of each step on a GPU since the last `look`, the step, tokens and figures before it.
         n_finite: how many of these came before the first whose gradient was not finite, on the device.
     """
 
-    model: Decoder
+    model: Any
     objectives: Mapping[str, Objective]
     optimizer: torch.optim.Optimizer
     device: torch.device
@@ -87,22 +86,30 @@ class Learner:
     figures: Figures = field(default_factory=dict)
     best: float = -1.0
     passed: int = 0
-    average: Decoder | None = None
+    average: Any = None
+    decay: float = 0.0
     unseen: list[tuple[int, int, Figures]] = field(default_factory=list)
     n_finite: Tensor | None = None
 
     @property
-    def evaluated(self) -> Decoder:
+    def evaluated(self) -> Any:
         """The model that is evaluated and kept: the average, where there is one."""
         return self.model if self.average is None else self.average
 
-    def update_average(self, decay: float) -> None:
-        """Move the average, if there is one, towards the weights of this step.
+    def count(self, figures: Figures, tokens: int, seconds: float) -> None:
+        """Count a finished step, and move the average, if there is one, towards its weights.
 
-        Its decay is at most (1 + step) / (10 + step), so that it soon forgets the weights that it began with.
+        The average's decay is at most (1 + step) / (10 + step), so that it soon forgets the weights that it began with.
+
+        Args:
+            figures: the loss and what else the step measured.
+            tokens: how many it trained on.
+            seconds: the wall time so far.
         """
+        self.step, self.tokens, self.seconds = self.step + 1, self.tokens + tokens, seconds
+        self.figures |= figures
         if self.average is not None:
-            move = get_ema_multi_avg_fn(min(decay, (1 + self.step) / (10 + self.step)))
+            move = get_ema_multi_avg_fn(min(self.decay, (1 + self.step) / (10 + self.step)))
             move([*self.average.parameters()], [*self.model.parameters()], self.step)
 
     def look(self) -> bool:

@@ -1,9 +1,8 @@
-"""One run while it trains: its learner, its log, its evaluations, checkpoints and states."""
+"""One run while it trains: its learner, its evaluations, checkpoints and final weights."""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,40 +18,37 @@ from workbench.training.checkpoints import is_checkpoint, levels_passed
 from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
 from workbench.training.early_stopping import stop_event
-from workbench.training.environment import environment, peak_megabytes
+from workbench.training.environment import peak_megabytes
 from workbench.training.evaluation import OF_CURRICULUM, Evaluation
 from workbench.training.hint_mixing import Batches, sizes
-from workbench.training.log import Log
-from workbench.training.optimizer_step import float32_products
+from workbench.training.optimizer_step import Step, float32_products
 from workbench.training.optimizers import block_matrices, make_optimizer
-from workbench.training.state import Figures, Learner, forget_states, not_finite
+from workbench.training.state import Figures, Learner, cannot_write, forget_states
+from workbench.training.trained import Trained
 from workbench.training.training_set import epochs, memory_of_sets
 from workbench.util.memory import check_memory
 from workbench.util.seeds import generator, global_draws
 
 
-class TrainingRun:
-    """One run while it trains, alone or as a member of a seed stack.
+class TrainingRun(Trained):
+    """One run while it trains, alone or as a member of a seed stack."""
 
-    Attributes:
-        done: whether its training has ended, at its last step, by early stopping or by a failure.
-        shown: the latest figures, for the progress bar.
-    """
+    config: RunConfig
 
     def __init__(self, config: RunConfig, path: Path, processes: Processes, tensorboard: bool = False) -> None:
         """Raises ValueError if the config cannot be trained on this machine, or by so many processes."""
         check_size(config, processes.device)
-        self.config, self.path, self.processes = config, path, processes
+        super().__init__(config, path, processes)
         self.task = config.make_task()
         self.learner = make_learner(config, processes.device)
         self._check_shares()
         self._check_room()
         self.evaluation = Evaluation(self.task, config)
         self.board = path / "tensorboard" if tensorboard and processes.main else None
+        self.writer: Any = None
         if tensorboard:
             _writer_class()
-        self.done = False
-        self.shown: dict[str, float] = {}
+        self.target: Mapping[str, Any] | None = None
 
     def _check_shares(self) -> None:
         for head, n in sizes(self.config).items():
@@ -75,20 +71,20 @@ class TrainingRun:
                 "model.n_ctx larger"
             )
 
+    def create(self, stack: Sequence[int] = ()) -> None:
+        try:
+            runs.create(self.path, self.config, stack)
+        except OSError as error:
+            raise cannot_write(self.path, error) from None
+
+    def optimizer_step(self) -> Step:
+        return Step(self.config, self.learner, self.processes)
+
     @contextmanager
     def begin(self, problems: Sequence[str] = (), resumed: bool = False) -> Iterator[None]:
         """Open the log within this context; where checkpoints are kept, the untrained model is the first."""
-        step = self.learner.step
-        self.log: Log | None = None
-        self.writer: Any = None
-        if not self.processes.main:
-            with float32_products(self.config.precision):
-                yield
-            return
-        with float32_products(self.config.precision), Log(self.path / runs.METRICS) as self.log:
-            machine = environment(self.processes.device, self.processes.count)
-            event = {"event": "resumed", "step": step, "problems": list(problems)} if resumed else {"event": "started"}
-            self.log.write({**event, **machine})
+        with float32_products(self.config.precision), super().begin(problems, resumed):
+            step = self.learner.step
             if self.board is not None:
                 self.writer = _writer_class()(str(self.board), purge_step=step + 1 if resumed else None)
             if step == 0 and is_checkpoint(self.config, 0):
@@ -100,71 +96,41 @@ class TrainingRun:
                     self.writer.close()
 
     def batches(self) -> Iterator[Batches]:
-        """The batches of the steps that are left."""
         return training_batches(self.task, self.config, self.learner.step, lambda: self.learner.passed)
 
     def record(self, figures: Figures, batches: Batches, seconds: float) -> None:
-        """Count a finished step; where the config says so, log it, evaluate, keep a checkpoint, or stop early.
-
-        Args:
-            figures: the loss and what else the step measured.
-            batches: what it trained on.
-            seconds: the run's wall time so far.
-        """
-        config, learner = self.config, self.learner
-        learner.step += 1
-        learner.update_average(config.average)
-        learner.seconds = seconds
-        learner.tokens += sum(batch.tokens.numel() for batch in batches)
-        learner.figures |= figures
-        last = learner.step == config.steps
-        row: dict[str, float] = {}
-        if learner.step % config.log_every == 0 or last or learner.step == 1:
-            row = self._latest()
-        target: Mapping[str, Any] | None = None
-        if learner.step % config.eval_every == 0 or last:
-            target = self._evaluate(row)
-        if row and self.log is not None:
-            self.shown.update({key: row[key] for key in ("loss", "accuracy") if key in row})
-            if (visited := epochs(config, learner.step)) is not None:
-                row["epoch"] = round(visited, 4)
-            self.log.write({"step": learner.step, "seconds": round(seconds, 3), **row})
-            for name, value in row.items() if self.writer is not None else ():
-                self.writer.add_scalar(name, value, learner.step)
-        if is_checkpoint(config, learner.step):
+        """Count a finished step, as any; where the config says so, also keep a checkpoint, or stop early."""
+        super().record(figures, batches, seconds)
+        if is_checkpoint(self.config, self.learner.step):
             self._checkpoint()
-        if target and not last:
-            self._event(target)
+        if self.target and self.learner.step < self.config.steps:
+            self.write(self.target)
             self.finish()
 
-    def _latest(self) -> dict[str, float]:
-        """The latest figures, averaged over the processes; those of steps that float16 skipped may not be finite."""
-        means = self.processes.means(self.learner.figures)
-        return {name: mean for name, mean in means.items() if math.isfinite(mean)}
+    def write_row(self, row: dict[str, float]) -> None:
+        if (visited := epochs(self.config, self.learner.step)) is not None:
+            row["epoch"] = round(visited, 4)
+        super().write_row(row)
+        for name, value in row.items() if self.writer is not None else ():
+            self.writer.add_scalar(name, value, self.learner.step)
 
-    def _evaluate(self, row: dict[str, float]) -> Mapping[str, Any] | None:
-        """Add the figures of an evaluation to the row; returns the event of reaching the target, if it is reached."""
-        learner, config = self.learner, self.config
-        target = None
+    def evaluate(self) -> dict[str, float]:
+        """The figures of an evaluation, by which a run may have reached its target or passed a level."""
+        learner, config, figures = self.learner, self.config, dict[str, float]()
         if self.processes.main:
             figures = self.evaluation(learner.evaluated, learner.device, learner.passed)
-            row |= figures
             accuracy = figures.get("accuracy", -1.0)
             passed = levels_passed(config, learner.best, accuracy)
             learner.best = max(learner.best, accuracy)
             if passed:
-                self._event({"event": "checkpoint", "step": learner.step, "accuracy": accuracy, "passed": passed})
+                self.write({"event": "checkpoint", "step": learner.step, "accuracy": accuracy, "passed": passed})
                 self._checkpoint()
-            target = stop_event(config, learner.step, figures)
+            self.target = stop_event(config, learner.step, figures)
             if learner.passed < len(config.curriculum) and figures[OF_CURRICULUM] >= config.curriculum_at:
                 learner.passed += 1
-                self._event({"event": "curriculum", "step": learner.step, "passed": learner.passed})
-        target, learner.passed = self.processes.agree((target, learner.passed))
-        return target
-
-    def _event(self, event: Mapping[str, Any]) -> None:
-        if self.log is not None:
-            self.log.write(event)
+                self.write({"event": "curriculum", "step": learner.step, "passed": learner.passed})
+        self.target, learner.passed = self.processes.agree((self.target, learner.passed))
+        return figures
 
     def _checkpoint(self) -> None:
         if self.processes.main:
@@ -172,18 +138,8 @@ class TrainingRun:
             path = self.path / runs.CHECKPOINTS / f"step-{step}.safetensors"
             runs.save_weights(self.learner.evaluated, path, step, self.config)
 
-    def save(self) -> None:
-        """Write the whole state, from which training can be resumed."""
-        self.learner.look()
-        if self.log is not None:
-            self.log.sync()
-        self.learner.save(self.path, self.processes, runs.noted(self.config))
-
-    def fail(self) -> str:
-        """End because the loss is not finite; returns why, and what was kept, in a line."""
-        self.save()
-        self.done = True
-        return not_finite(self.learner.step, self.path, self.config.learning_rate)
+    def noted(self) -> Mapping[str, str]:
+        return runs.noted(self.config)
 
     def finish(self) -> None:
         """End training: write the final weights and delete the states."""
@@ -238,7 +194,7 @@ def make_learner(config: RunConfig, device: torch.device) -> Learner:
     optimizer = make_optimizer(config, parameters, block_matrices(model) if config.optimizer == "muon" else ())
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
     average = copy.deepcopy(model).requires_grad_(False) if config.average else None
-    return Learner(model, objectives, optimizer, device, scaler, average=average)
+    return Learner(model, objectives, optimizer, device, scaler, average=average, decay=config.average)
 
 
 def _writer_class() -> Any:

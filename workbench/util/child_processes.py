@@ -26,8 +26,8 @@ def python(module: str, *arguments: str) -> list[str]:
 def work(do: Callable[[Any, Path], None]) -> None:
     """What a process of `training.sweeps.local.Workers` does.
 
-    Its argument is a folder, the first line of its input the order, as JSON. When the input ends, because what started
-    the process stops or has died, it is asked to end (SIGTERM): training then saves.
+    Its first argument is a folder, the first line of its input the order, as JSON. When the input ends, because what
+    started the process stops or has died, it is asked to end (SIGTERM): training then saves.
 
     Args:
         do: what is done with the order and the folder. An error of training becomes the process's last line.

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workbench.models.attention.chacal_rows import value_and_gradients
 from workbench.models.attention.chacal_shape import Form, Shape
 
 SPAN = 8  # blocks that one program solves one after the other
@@ -34,8 +35,6 @@ def usable(q: Tensor, k: Tensor, v: Tensor, form: Form, diagonal: bool) -> bool:
 @functools.cache
 def agrees(device: torch.device, dtype: torch.dtype, form: Form, diagonal: bool, d_head: int, d_value: int) -> bool:
     """Try the kernels once against the blocks, value and gradients; where they disagree, warn and go without them."""
-    from workbench.models.attention.chacal_blocks import value_and_gradients
-
     generator = torch.Generator().manual_seed(0)
     q, k, v, dy = (
         torch.randn(*CHECKED, d, generator=generator).to(device, dtype) for d in (d_head, d_head, d_value, d_value)

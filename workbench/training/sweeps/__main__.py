@@ -1,9 +1,11 @@
-"""A worker process of a sweep on this machine: it makes one attempt at a run, whose config it is given."""
+"""A worker process: it makes one attempt at a job, whose kind and config it is given."""
 
 from __future__ import annotations
 
-from workbench.runs import parse_config
-from workbench.training.sweeps.attempt import attempt
+import sys
+from importlib import import_module
+
 from workbench.util.child_processes import work
 
-work(lambda config, folder: attempt(parse_config(config), folder))
+module, _, kind = sys.argv[2].partition(":")
+work(getattr(import_module(module), kind).work)

@@ -1,4 +1,4 @@
-"""A crew on a Ray cluster. Its nodes need workbench but no common disk: run folders are sent as bytes."""
+"""A crew on a Ray cluster. Its nodes need workbench but no common disk: folders are sent as bytes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
-from workbench.runs import load_run, parse_config, states
-from workbench.training.sweeps.attempt import Ended, attempt
-from workbench.training.sweeps.jobs import Job
+from workbench.runs import STATES, states
+from workbench.training.sweeps.job import Ended, Job
 from workbench.util.child_processes import REPORTED
 from workbench.util.distribution import needs
 from workbench.util.files import new_folder
@@ -56,8 +55,9 @@ class Cluster:
                     f"there is no Ray cluster to be used at {address!r}: {brief(error)}; `ray start --head` "
                     f'starts one, and "local" needs none'
                 ) from None
-        self.task = ray.remote(attempt_elsewhere)
+        self.task: Any = ray.remote(attempt_elsewhere)
         self.running: dict[Any, Job] = {}
+        self.sent: dict[Path, Any] = {}  # what jobs read, which the cluster keeps
 
     def at_once(self) -> int:
         return int(self.ray.cluster_resources().get("CPU", 0))
@@ -66,11 +66,20 @@ class Cluster:
         return True  # from waiting tasks, a cluster that can grow sees that it should
 
     def start(self, job: Job) -> None:
-        config = job.planned.config
-        # The sweep itself repeats and counts lost attempts. Ray hides GPUs from tasks that do not ask for one.
-        task = self.task.options(num_cpus=1, num_gpus=int(config.device.startswith("cuda")), max_retries=0)
+        # The driver itself repeats and counts lost attempts. Ray hides GPUs from tasks that do not ask for one.
+        task = self.task.options(num_cpus=1, num_gpus=int(job.config.device.startswith("cuda")), max_retries=0)
         files, plugins = to_bytes(job.folder), sources()
-        self.running[task.remote(config.model_dump_json(), str(job.folder), files, plugins)] = job
+        inputs = {field: self._sent(path) for field, path in job.inputs().items()}
+        told = (type(job), job.config.model_dump_json(), str(job.folder), files, plugins, [*inputs])
+        self.running[task.remote(*told, *inputs.values())] = job
+
+    def _sent(self, path: Path) -> Any:
+        """What a job reads, sent to the cluster once."""
+        if path not in self.sent:
+            found = path.iterdir() if path.is_dir() else [path]
+            files = [file for file in found if file.is_file() and not file.name.startswith(".")]
+            self.sent[path] = self.ray.put({file.name: file.read_bytes() for file in files})
+        return self.sent[path]
 
     def ended(self, wait: float) -> list[Ended]:
         return [self._end(task) for task in self.ray.wait(list(self.running), timeout=wait)[0]]
@@ -108,32 +117,52 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
 
 
-def attempt_elsewhere(config: str, home: str, files: Files, plugins: Mapping[str, str]) -> tuple[Files, str | None]:
+def attempt_elsewhere(
+    kind: type[Job],
+    config: str,
+    home: str,
+    files: Files,
+    plugins: Mapping[str, str],
+    fields: Sequence[str] = (),
+    *inputs: Files,
+) -> tuple[Files, str | None]:
     """Make one attempt on a node of the cluster, in a temporary folder.
 
     Args:
-        config: the run's config, as JSON.
-        home: the path of the run folder on the sweep's machine, for error messages.
-        files: the files of the run folder so far.
+        kind: of job.
+        config: the job's config, as JSON.
+        home: the path of the job's folder on the driver's machine, for error messages.
+        files: the files of the folder so far.
         plugins: the text of each plugin's file, by its name.
+        fields: of the config, those that name what the job reads.
+        inputs: of each of these, the file, or those of the folder.
 
     Returns:
-        The files of the run folder, and the error of the attempt, if there was one.
+        The files of the folder, and the error of the attempt, if there was one.
     """
     with tempfile.TemporaryDirectory() as temporary:
-        folder, error = Path(temporary) / "run", None
+        folder, spec, error = Path(temporary) / "run", json.loads(config), None
+        places = {str(folder): home}  # here -> on the driver's machine
         _write(files, folder)
+        for field, content in zip(fields, inputs, strict=True):
+            place = Path(temporary) / field
+            _write(content, place)
+            name = Path(spec[field]).name
+            places[str(place)] = str(Path(spec[field]).parent if name in content else spec[field])
+            spec[field] = str(place / name if name in content else place)
         try:
             with plugins_from(plugins):
-                attempt(parse_config(json.loads(config)), folder)
+                kind.work(spec, folder)
         except REPORTED as problem:
-            error = brief(problem).replace(str(folder), home)
+            error = brief(problem)
+            for here, there in places.items():
+                error = error.replace(here, there)
         return to_bytes(folder), error
 
 
 def to_bytes(folder: Path) -> Files:
-    """The files of a run folder; none if it holds no weights and no state to resume from."""
-    if not folder.is_dir() or not (load_run(folder).finished or states(folder)):
+    """The files of a job's folder; none if it holds neither the end of training nor a state to resume from."""
+    if not folder.is_dir() or ((folder / STATES).exists() and not states(folder)):
         return {}
     paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
@@ -142,22 +171,15 @@ def to_bytes(folder: Path) -> Files:
 def _write(files: Files, folder: Path) -> None:
     for name, content in files.items():
         for part in name.split("/"):
-            check_name(part, "a run's file")
+            check_name(part, "a file of a job")
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
 
 def _receive(files: Files, job: Job) -> None:
-    """Write a run folder that came back to its place, after checking it.
-
-    Raises:
-        ValueError: if it is damaged, or has another config than the sweep asked for.
-    """
+    """Write a folder that came back to its place, after checking it. Raises ValueError as `Job.receive`."""
     with new_folder(job.folder) as folder:
         _write(files, folder)
-        run = load_run(folder)
-        if run.config != job.planned.config:
-            raise ValueError(f"{job.name} came back with another config: the node has another version of workbench")
-        run.model()  # raises if a weight is missing
+        job.receive(folder)
         shutil.rmtree(job.folder, ignore_errors=True)  # the state before the attempt

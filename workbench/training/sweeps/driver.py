@@ -1,20 +1,21 @@
-"""The sweep itself: hands runs to a crew of workers, repeats lost attempts, and writes the results."""
+"""The driver of sweeps and studies: hands jobs to a crew of workers, and repeats lost attempts."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from workbench.training.sweeps.attempt import Crew, Ended
 from workbench.training.sweeps.cluster import Cluster
-from workbench.training.sweeps.jobs import Job, results, survey, write_results
+from workbench.training.sweeps.job import Crew, Ended, Job
+from workbench.training.sweeps.jobs import results, survey, write_results
 from workbench.training.sweeps.local import Workers, at_a_time
-from workbench.training.sweeps.plan import Plan, read_plan
+from workbench.training.sweeps.plan import RETRIES, Plan, read_plan
 from workbench.training.sweeps.progress import Board
 from workbench.util.files import check_can_make
 from workbench.util.lookup import check_name
@@ -52,43 +53,45 @@ def sweep(
     Raises:
         ValueError: if the file or any of its runs is wrong, or a folder holds another run; nothing is written then.
     """
-    out = output_folder(source, out)
-
-    def keep(jobs: Sequence[Job]) -> None:
-        write_results(jobs, out)
-
-    return results(train_all(read_plan(source), out, workers=workers, ray=ray, progress=progress, keep=keep))
+    out, plan = output_folder(source, out), read_plan(source)
+    jobs = survey(plan, out)
+    keep = partial(write_results, jobs, out)
+    train_all(jobs, out, retries=plan.retries, workers=workers, ray=ray, progress=progress, keep=keep)
+    return results(jobs)
 
 
 def train_all(
-    plan: Plan,
+    jobs: Sequence[Job],
     out: Path,
     *,
+    retries: int = RETRIES,
     workers: int | None,
     ray: str | None,
     progress: bool,
-    keep: Callable[[Sequence[Job]], object],
-) -> list[Job]:
-    """Train every run of a plan that is not finished, as `sweep`, whose arguments these are.
+    keep: Callable[[], object] = lambda: None,
+) -> None:
+    """Have every job done that is not finished, on this machine or a cluster; each job then has its status.
 
     Args:
-        plan, out, workers, ray, progress: as of `sweep`.
-        keep: called with all runs whenever one has ended, and at the end.
+        jobs: the jobs, once each has looked at its folder (`Job.survey`).
+        out: the folder of theirs.
+        retries: attempts more, at a job whose worker or node died.
+        workers, ray, progress: as of `sweep`.
+        keep: called whenever a job has ended, and at the end.
 
     Raises:
         ValueError: as `sweep`.
     """
     if ray is not None and workers is not None:
         raise ValueError("give workers, or the address of a Ray cluster, not both: a cluster knows its own CPUs")
-    count, jobs = at_a_time(workers), survey(plan, out)
+    count = at_a_time(workers)
     check_can_make(out / "run")
     unfinished = [job for job in jobs if job.status == "waiting"]
     crew: Crew = Workers(count) if ray is None or not unfinished else Cluster(ray)
     with closing(crew), _only_sweep(out):
         with Board(jobs, crew, progress and bool(unfinished)) as board:
-            _train(unfinished, crew, board, plan.retries, lambda: keep(jobs))
-        keep(jobs)
-    return jobs
+            _train(unfinished, crew, board, retries, keep)
+        keep()
 
 
 def preview(source: str | Path | Mapping[str, Any], out: str | Path | None = None) -> pd.DataFrame:
@@ -112,7 +115,7 @@ def output_folder(source: str | Path | Mapping[str, Any] | Plan, out: str | Path
 
 
 def _train(jobs: Sequence[Job], crew: Crew, board: Board, retries: int, save: Callable[[], object]) -> None:
-    """Have the crew train these runs until each is finished or has failed, or until Ctrl-C."""
+    """Have the crew do these jobs until each is finished or has failed, or until Ctrl-C."""
     waiting = deque(jobs)
     try:
         while waiting or any(job.status == "running" for job in jobs):
@@ -136,15 +139,15 @@ def _train(jobs: Sequence[Job], crew: Crew, board: Board, retries: int, save: Ca
             if job.status == "running":
                 job.look()
                 job.attempts += crew.here  # on a cluster it may not have begun, and its training is lost
-                job.status = "finished" if job.run.finished else "waiting"
+                job.status = "finished" if job.finished else "waiting"
 
 
-def _settle(end: Ended[Job], board: Board, retries: int) -> None:
-    """Set the status of a run after an attempt: finished, failed, or waiting for another attempt."""
+def _settle(end: Ended, board: Board, retries: int) -> None:
+    """Set the status of a job after an attempt: finished, failed, or waiting for another attempt."""
     job, error, lost = end.job, end.error, end.lost
     try:
         job.look()
-        if error is None and not job.run.finished:
+        if error is None and not job.finished:
             error, lost = f"it was stopped at step {job.step} of {job.steps}", True
     except ValueError as damage:
         error, lost = str(damage), False

@@ -1,15 +1,18 @@
-"""The status of each run of a sweep, and the table of results, `results.parquet`."""
+"""The runs of a sweep as jobs, and the table of results, `results.parquet`."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from workbench.runs import Run, RunConfig, load_run
+import torch
+
+from workbench.runs import CONFIG, Run, RunConfig, load_run, parse_config
 from workbench.runs.folder import FIGURES
+from workbench.training.loop import resume, train
+from workbench.training.sweeps.job import Job, let_it_save
 from workbench.training.sweeps.plan import RESULTS, Plan, Planned
 from workbench.util.files import write_atomically
 from workbench.util.settings import as_text
@@ -19,54 +22,56 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Job:
-    """One run of a sweep, its status and progress."""
+class RunJob(Job):
+    """The training of one run of a sweep."""
 
     planned: Planned
-    folder: Path
-    status: Literal["waiting", "running", "finished", "failed"] = "waiting"
-    attempts: int = 0
-    lost: int = 0
-    error: str | None = None
-    figures: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        return self.planned.name
-
-    def order(self) -> str:
-        """What a worker process is told, as one line of JSON."""
-        return self.planned.config.model_dump_json()
+    @staticmethod
+    def work(spec: Any, folder: Path) -> None:
+        torch.set_num_threads(1)  # as many runs as cores train at a time, so that more threads would only wait
+        if (folder / CONFIG).is_file():
+            let_it_save(folder)
+            resume(folder, progress=False)
+        else:
+            train(parse_config(spec), folder, progress=False)
 
     @property
     def run(self) -> Run:
         """The run folder, which may not exist yet, and to which a worker may be writing."""
-        return Run(self.folder, self.planned.config)
+        return Run(self.folder, self.config)
 
     @property
-    def step(self) -> int:
-        return int(self.figures["step"])
+    def finished(self) -> bool:
+        return self.run.finished
 
-    @property
-    def steps(self) -> int:
-        return self.planned.config.steps
+    def check(self) -> None:
+        run = load_run(self.folder)
+        if run.config != self.config:
+            raise ValueError(
+                f"{self.folder} holds another run: {_difference(run.config, self.config)}; move it "
+                f"away first, or choose another folder"
+            )
 
-    def look(self) -> None:
-        """Read the run's latest figures from its folder."""
-        latest = self.run.latest()
-        self.figures = {name: latest.get(name, math.nan) for name in (*FIGURES, "seconds")}
-        self.figures["step"] = int(latest.get("step", 0))
+    def receive(self, folder: Path) -> None:
+        run = load_run(folder)
+        if run.config != self.config:
+            raise ValueError(f"{self.name} came back with another config: the node has another version of workbench")
+        run.model()  # raises if a weight is missing
+
+    def latest(self) -> Mapping[str, Any]:
+        return self.run.latest()
 
     def row(self) -> dict[str, Any]:
         """The run's row in the results."""
         status = self.status if self.status in ("finished", "failed") else "unfinished"
         row = {"run": self.name, "variant": self.planned.variant, **self.planned.choice}
-        row |= {"seed": self.planned.config.seed, "status": status, "step": self.step, "steps": self.steps}
+        row |= {"seed": self.config.seed, "status": status, "step": self.step, "steps": self.steps}
         row |= {name: self.figures[name] for name in (*FIGURES, "seconds")}
         return row | {"attempts": self.attempts, "error": self.error}
 
 
-def survey(plan: Plan, out: Path) -> list[Job]:
+def survey(plan: Plan, out: Path) -> list[RunJob]:
     """A job for each run of a plan, with its status and progress in a folder.
 
     Raises:
@@ -75,23 +80,13 @@ def survey(plan: Plan, out: Path) -> list[Job]:
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give another folder with --out")
     before = _attempts(out / RESULTS)
-    jobs = []
-    for planned in plan.runs:
-        job = Job(planned, out / planned.name, attempts=before.get(planned.name, 0))
-        if job.folder.exists() and (not job.folder.is_dir() or any(job.folder.iterdir())):
-            run = load_run(job.folder)
-            if run.config != planned.config:
-                raise ValueError(
-                    f"{job.folder} holds another run: {_difference(run.config, planned.config)}; move it "
-                    f"away first, or choose another folder"
-                )
-            job.status = "finished" if run.finished else "waiting"
-        job.look()
-        jobs.append(job)
+    jobs = [RunJob(one.config, out / one.name, one, attempts=before.get(one.name, 0)) for one in plan.runs]
+    for job in jobs:
+        job.survey()
     return jobs
 
 
-def results(jobs: Sequence[Job]) -> pd.DataFrame:
+def results(jobs: Sequence[RunJob]) -> pd.DataFrame:
     """The results as a table: one row for each run."""
     import pandas as pd
 
@@ -105,7 +100,7 @@ def results(jobs: Sequence[Job]) -> pd.DataFrame:
     return frame.astype({"error": "string"})
 
 
-def write_results(jobs: Sequence[Job], out: Path) -> pd.DataFrame:
+def write_results(jobs: Sequence[RunJob], out: Path) -> pd.DataFrame:
     """Write the results, unless the file holds them already."""
     frame, path = results(jobs), out / RESULTS
     content = frame.to_parquet(index=False)

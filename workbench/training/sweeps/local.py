@@ -9,10 +9,9 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, Generic, Protocol, TypeVar
+from typing import IO
 
-from workbench.training.sweeps.attempt import Ended
+from workbench.training.sweeps.job import Ended, Job
 from workbench.util.child_processes import python
 from workbench.util.messages import brief
 
@@ -36,30 +35,12 @@ def at_a_time(workers: int | None) -> int:
     return workers
 
 
-class Ordered(Protocol):
-    """What a process can be told to train: a folder, and an order on one line of JSON."""
-
-    @property
-    def folder(self) -> Path: ...
-
-    def order(self) -> str: ...
-
-
-Told = TypeVar("Told", bound=Ordered)
-
-
 @dataclass
-class Workers(Generic[Told]):
-    """Up to `workers` processes at a time, each of which makes one attempt.
-
-    Attributes:
-        workers: how many.
-        module: what each runs: a module that calls `child_processes.work`.
-    """
+class Workers:
+    """Up to `workers` processes at a time, each of which makes one attempt."""
 
     workers: int
-    module: str = __package__
-    running: list[tuple[Told, subprocess.Popen[bytes], IO[bytes]]] = field(default_factory=list)
+    running: list[tuple[Job, subprocess.Popen[bytes], IO[bytes]]] = field(default_factory=list)
     here = True
 
     def at_once(self) -> int:
@@ -68,10 +49,10 @@ class Workers(Generic[Told]):
     def has_room(self) -> bool:
         return len(self.running) < self.workers
 
-    def start(self, job: Told) -> None:
+    def start(self, job: Job) -> None:
         output = tempfile.TemporaryFile()  # noqa: SIM115  closed when the attempt has ended
         process = subprocess.Popen(
-            python(self.module, str(job.folder)),
+            python(__package__, str(job.folder), f"{type(job).__module__}:{type(job).__name__}"),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
@@ -81,10 +62,10 @@ class Workers(Generic[Told]):
         self.running.append((job, process, output))
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # it has died already, which `ended` reports
-            process.stdin.write(job.order().encode() + b"\n")
+            process.stdin.write(job.config.model_dump_json().encode() + b"\n")
             process.stdin.flush()
 
-    def ended(self, wait: float) -> list[Ended[Told]]:
+    def ended(self, wait: float) -> list[Ended]:
         until = time.monotonic() + wait
         while not (over := [entry for entry in self.running if entry[1].poll() is not None]):
             if time.monotonic() > until:
@@ -111,7 +92,7 @@ class Workers(Generic[Told]):
         self.stop()
 
 
-def _end(job: Told, process: subprocess.Popen[bytes], output: IO[bytes]) -> Ended[Told]:
+def _end(job: Job, process: subprocess.Popen[bytes], output: IO[bytes]) -> Ended:
     """Wait for an attempt's process and say how it ended: its last line if it failed, or the signal that killed it."""
     code = process.wait()
     assert process.stdin is not None

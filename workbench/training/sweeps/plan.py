@@ -24,6 +24,7 @@ from workbench.util.strict_settings import Checked, checked
 
 LONGEST_NAME = 100
 MOST_RUNS = 10_000  # of a sweep: their configs take seconds and some 100 MB to make
+RETRIES = 2
 RESULTS = "results.parquet"  # beside the run folders
 
 
@@ -70,7 +71,7 @@ class SweepFile(Part):
     """The fields of a sweep file."""
 
     variants: tuple[Variant, ...] = ()
-    retries: int = Field(2, ge=0, description="attempts more, for a run whose worker or node died")
+    retries: int = Field(RETRIES, ge=0, description="attempts more, for a run whose worker or node died")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The progress of a sweep on standard error: a live table, or plain lines if it is not a terminal."""
+"""The progress of jobs on standard error: a live table, or plain lines if it is not a terminal."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from workbench.training.progress import time_left
-from workbench.training.sweeps.attempt import Crew
-from workbench.training.sweeps.jobs import Job
+from workbench.training.sweeps.job import Crew, Job
 from workbench.util.messages import brief
 
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -23,7 +22,7 @@ MOST_ROWS = 20
 
 
 class Board:
-    """The progress display of a sweep."""
+    """The progress display of the jobs of a sweep or study."""
 
     def __init__(self, jobs: Sequence[Job], crew: Crew, show: bool) -> None:
         self.jobs, self.crew = jobs, crew

@@ -1,0 +1,124 @@
+"""What is trained into a folder, a run or a fine-tuning: its log, its figures and its states."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from workbench import runs
+from workbench.training.distributed import Processes
+from workbench.training.environment import environment
+from workbench.training.hint_mixing import Batches
+from workbench.training.log import Log
+from workbench.training.optimizer_step import OptimizerStep
+from workbench.training.state import Figures, Learner, not_finite
+
+SHOWN = ("loss", "accuracy")  # by the progress bar
+
+
+class Trained(ABC):
+    """What is trained into a folder: a run, by itself or in a stack, or a fine-tuning.
+
+    Attributes:
+        config: its schedule, and how often it is logged, evaluated and saved.
+        path: its folder.
+        processes: those that train it.
+        learner: everything that changes while it trains.
+        log: its log while it trains; None in a process that does not write.
+        done: whether its training has ended, at its last step, by early stopping or by a failure.
+        shown: the latest figures, for the progress bar.
+    """
+
+    learner: Learner
+
+    def __init__(self, config: Any, path: Path, processes: Processes) -> None:
+        self.config, self.path, self.processes = config, path, processes
+        self.log: Log | None = None
+        self.done, self.shown = False, dict[str, float]()
+
+    @abstractmethod
+    def create(self) -> None:
+        """Make its folder. Raises ValueError if the path is taken, TrainingError if the disk is full."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[Batches]:
+        """The batches of the steps that are left."""
+
+    @abstractmethod
+    def optimizer_step(self) -> OptimizerStep:
+        """Its optimizer step, where it trains by itself."""
+
+    @abstractmethod
+    def evaluate(self) -> dict[str, float]:
+        """Figures of what is held out; empty in a process that does not write."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """End training: write what was trained, and delete the states."""
+
+    def noted(self) -> Mapping[str, str]:
+        """What a state says of the config of a run (`runs.noted`)."""
+        return {}
+
+    @contextmanager
+    def begin(self, problems: Sequence[str] = (), resumed: bool = False) -> Iterator[None]:
+        """Open the log within this context.
+
+        Args:
+            problems: damaged states that were passed over, each in a line.
+            resumed: whether training goes on.
+        """
+        with Log(self.path / runs.METRICS) if self.processes.main else nullcontext() as self.log:
+            resumed_at = {"step": self.learner.step, "problems": list(problems)} if resumed else {}
+            if self.log is not None:
+                machine = environment(self.processes.device, self.processes.count)
+                self.log.write({"event": "resumed" if resumed else "started", **resumed_at, **machine})
+            yield
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Write a line of the log, in the process that does."""
+        if self.log is not None:
+            self.log.write(row)
+
+    def record(self, figures: Figures, batches: Batches, seconds: float) -> None:
+        """Count a finished step; where the config says so, log it and evaluate.
+
+        Args:
+            figures: the loss and what else the step measured.
+            batches: what it trained on.
+            seconds: the wall time so far.
+        """
+        config, learner = self.config, self.learner
+        learner.count(figures, sum(batch.tokens.numel() for batch in batches), seconds)
+        last = learner.step == config.steps
+        row: dict[str, float] = {}
+        if learner.step % config.log_every == 0 or last or learner.step == 1:
+            # Averaged over the processes; those of steps that float16 skipped may not be finite.
+            means = self.processes.means(learner.figures)
+            row = {name: mean for name, mean in means.items() if math.isfinite(mean)}
+        if learner.step % config.eval_every == 0 or last:
+            row |= self.evaluate()
+        if row and self.log is not None:
+            self.shown.update({name: row[name] for name in SHOWN if name in row})
+            self.write_row(row)
+
+    def write_row(self, row: dict[str, float]) -> None:
+        """Write the figures of a step to the log."""
+        self.write({"step": self.learner.step, "seconds": round(self.learner.seconds, 3), **row})
+
+    def save(self) -> None:
+        """Write the whole state, from which training can be resumed."""
+        self.learner.look()
+        if self.log is not None:
+            self.log.sync()
+        self.learner.save(self.path, self.processes, self.noted())
+
+    def fail(self) -> str:
+        """End because the loss is not finite; returns why, and what was kept, in a line."""
+        self.save()
+        self.done = True
+        return not_finite(self.learner.step, self.path, self.config.learning_rate)
