@@ -101,7 +101,7 @@ def test_what_it_gets_right_says_where_the_test_goes_beyond_training() -> None:
     beyond, as_trained = (
         statements(next(find(load_run(ZOO / name))).findings)[0].text for name in ("sort-plain", "lis")
     )
-    assert "(length 2 to 30, trained on 2 to 10)" in beyond and "trained on" not in as_trained
+    assert "(length 2 to 50, trained on 2 to 10)" in beyond and "trained on" not in as_trained
 
 
 @pytest.mark.slow
