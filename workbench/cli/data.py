@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.cli.fields import parse_fields
 from workbench.cli.options import add_out, add_quiet, add_seed, add_where, add_workers, refuse
 from workbench.cli.output import say
 from workbench.cli.parser import Commands, add_command
 from workbench.util.messages import brief
-from workbench.util.settings import parse_condition
+from workbench.util.settings import as_json, parse_condition
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from workbench.tasks import Batch, Task
     from workbench.tasks.export import Recipe
+    from workbench.tasks.split import Split
 
 
 def add(commands: Commands, name: str) -> None:
@@ -42,51 +48,118 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
-    from workbench.tasks import make
-    from workbench.tasks.export import FORMATS, Recipe, show, stream
+    from workbench.tasks.export import FORMATS, stream
+    from workbench.tasks.exported import read
 
     if options.count < 1:
         raise ValueError(f"count must be at least 1, not {options.count}")
     if Path(options.task).suffix in FORMATS:
-        _show_file(options, fields)
-        return
-    task = make(options.task, **parse_fields(fields))
-    condition = parse_condition(options.where)
-    recipe = Recipe(task, options.count, options.seed, options.split, options.head, condition)
-    if options.out is not None:
-        _write(recipe, options)
-        return
-    number = 0
-    for batch in stream(recipe, workers=options.workers):
-        for index in range(len(batch)):
-            number += 1
-            say(f"{number}\n{show(task, batch, index)}\n")
+        if fields:
+            raise ValueError(f"{options.task} holds its task's settings already; leave out {fields[0]}")
+        drawn = ("seed", "split", "head", "where", "out", "workers")
+        refuse(options, drawn, f"is of sequences that are drawn, and {options.task} holds its own")
+        task, batches = read(options.task)
+    else:
+        how = (options.seed, options.split, options.head, parse_condition(options.where))
+        recipe = _recipe(options.task, parse_fields(fields), options.count, *how)
+        if options.out is not None:
+            _write(recipe, options)
+            return
+        task, batches = recipe.task, stream(recipe, workers=options.workers)
+    for text in _texts(options.task, task, batches, options.count):
+        say(text)
 
 
-def _show_file(options: argparse.Namespace, fields: list[str]) -> None:
-    """Print what is in a file."""
-    from workbench.tasks.export import show
-    from workbench.tasks.exported import read
+def _recipe(task: str, settings: Mapping[str, Any], count: int, *how: Any) -> Recipe:
+    from workbench.tasks import make
+    from workbench.tasks.export import Recipe
 
-    if fields:
-        raise ValueError(f"{options.task} holds its task's settings already; leave out {fields[0]}")
-    refuse(
-        options,
-        ("seed", "split", "head", "where", "out", "workers"),
-        f"is of sequences that are drawn, and {options.task} holds its own",
-    )
-    task, batches = read(options.task)
+    return Recipe(make(task, **settings), count, *how)
+
+
+def _texts(source: str | Path, task: Task, batches: Iterable[Batch], count: int) -> Iterator[str]:
+    """Each sequence with its number, as people read it. Raises ValueError if one of a file's is none of its task."""
+    from workbench.tasks.export import FORMATS, show
+
     number = 0
     for batch in batches:
-        for index in range(min(len(batch), options.count - number)):
+        for index in range(min(len(batch), count - number)):
             number += 1
             try:
                 shown = show(task, batch, index)
-            except (ValueError, IndexError, KeyError, RuntimeError, TypeError):  # its tokens are anybody's
-                raise ValueError(f"{options.task} is damaged: sequence {number} is none of {task.name}") from None
-            say(f"{number}\n{shown}\n")
-        if number == options.count:
+            except (ValueError, IndexError, KeyError, RuntimeError, TypeError):
+                if Path(source).suffix not in FORMATS:
+                    raise
+                # a file's tokens are anybody's
+                raise ValueError(f"{source} is damaged: sequence {number} is none of {task.name}") from None
+            yield f"{number}\n{shown}\n"
+        if number == count:
             return
+
+
+@dataclass(frozen=True)
+class Data:
+    """Sequences of a task, of a draw or a file: what `data` returns."""
+
+    source: str | Path
+    task: Task
+    batch: Batch
+
+    @property
+    def says(self) -> str:
+        """Each sequence as people read it."""
+        return "\n".join(_texts(self.source, self.task, [self.batch], len(self.batch)))
+
+    def table(self) -> pd.DataFrame:
+        """A row for each sequence: tokens, targets, and which positions are scored."""
+        import pandas as pd
+
+        from workbench.tasks.export import rows
+
+        return pd.DataFrame(rows(self.task, self.batch))
+
+    def json(self) -> str:
+        """The task and the rows of `table`."""
+        task = {"name": self.task.name, **self.task.model_dump(mode="json")}
+        return as_json({"task": task, "sequences": self.table().to_dict("records")})
+
+
+def data(
+    task: str | Path,
+    count: int = 3,
+    *,
+    seed: int = 0,
+    split: Split | None = None,
+    head: str = "main",
+    where: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Data:
+    """Draw sequences of a task, or read them from a file that `workbench data` wrote.
+
+    Args:
+        task: a task's name, or a file, of which the first `count` sequences are read.
+        count, seed, split: how many; their seed; and the side of the task's split, `train` or `test`, by default both.
+        head, where: the output head whose targets they have; and what narrows the draw, such as `{"length": 16}`.
+        settings: of the task.
+
+    Raises:
+        ValueError: if there is no such task or file, a setting is wrong, or the file is damaged.
+    """
+    from workbench.tasks import Batch
+    from workbench.tasks.export import FORMATS, stream
+    from workbench.tasks.exported import read
+
+    if Path(task).suffix in FORMATS:
+        of, batches = read(task)
+    else:
+        recipe = _recipe(str(task), settings, count, seed, split, head, where or {})
+        of, batches = recipe.task, stream(recipe)
+    parts, n = [], 0
+    for batch in batches:
+        parts.append(batch[: count - n])
+        if (n := n + len(parts[-1])) == count:
+            break
+    return Data(task, of, Batch.cat(parts, of.pad))
 
 
 def _write(recipe: Recipe, options: argparse.Namespace) -> None:
