@@ -106,7 +106,7 @@ def probe(
         ValueError: if a run cannot be opened, is given twice or cannot be asked this; also where these raise it.
     """
     if text is not None:
-        models = [runs] if isinstance(runs, str | Path) else runs
+        models: Any = [runs] if isinstance(runs, str | Path) else runs
         return Answers(ask_text(models, question, text, progress=progress, **options))
     opened = open_runs(runs)
     for run in opened:

@@ -159,10 +159,14 @@ def test_data_new_list_and_compile_answer_as_their_commands_do(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     drawn = workbench.data("sorting", 2, q=5, max_length=4)
-    assert main("data sorting --count 2 --q 5 --max_length 4".split()) == 0
+    line = ["data", "sorting", "--count", "2", "--q", "5", "--max_length", "4"]
+    assert main(line) == 0
     assert capsys.readouterr().out == f"{drawn.says}\n"
     assert len(drawn.table()) == 2 and len(json.loads(drawn.json())["sequences"]) == 2
-    assert main("data sorting --count 3 --q 5 --max_length 4 --out some.jsonl --quiet".split()) == 0
+    assert (
+        main(["data", "sorting", "--count", "2", "--q", "5", "--max_length", "4", "--out", "some.jsonl", "--quiet"])
+        == 0
+    )
     assert workbench.data("some.jsonl", 2).says == drawn.says
     assert workbench.new("task", "backwards") == Path("backwards.py")
     with pytest.raises(ValueError, match="did you mean 'task'"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -15,14 +15,11 @@ from workbench.circuits.pairs_file import read_pairs, read_rows
 from workbench.circuits.summary import Summary, find_circuit, on_pairs
 from workbench.inspection import Inspected
 from workbench.report.sections import Section
-from workbench.runs import Run, load_run
+from workbench.runs import load_run
 from workbench.util.lookup import lookup
 from workbench.util.messages import Notice
 from workbench.util.seeds import generator
 from workbench.util.settings import as_json
-
-if TYPE_CHECKING:
-    from workbench.models.pretrained import Pretrained
 
 PAIRS = 64
 SHOWS = (
@@ -110,7 +107,7 @@ def circuit_section(one: RunCircuit) -> Section:
 
 
 def circuit(
-    run: Run | str | Path | Pretrained,
+    run: Any,
     kind: str | None = None,
     *,
     pairs: str | Path | None = None,
@@ -125,7 +122,7 @@ def circuit(
     """Find which edges of a model carry the answer, on half of some pairs, and test them on the other half.
 
     Args:
-        run: a run or its folder; with `pairs` a model of Hugging Face, its folder or its name on the hub.
+        run: a run or its folder; with `pairs` a model of Hugging Face: loaded, its folder, or its name on the hub.
         kind, n, later: what is changed, by default the task's first kind; how many pairs, by default `PAIRS`; and
             whether the answers behind the first that changes are asked for. Not of a file's pairs.
         pairs: pairs of texts written by hand, JSON lines or CSV of clean, corrupted, answer, wrong.
@@ -142,14 +139,14 @@ def circuit(
     if pairs is not None:
         if given := next((name for name, value in of_runs.items() if value is not None), None):
             raise ValueError(f"{given} is of a run's own pairs; leave it or pairs out")
-        from workbench.models.pretrained import load_model
+        from workbench.models.pretrained import Pretrained, load_model
 
         next(read_rows(Path(pairs)), None)  # a file that cannot be read is said before a model is loaded
-        model = load_model(run, progress=False)
+        model = run if isinstance(run, Pretrained) else load_model(run, progress=False)
         comparison = Comparison(model.hooked(), read_pairs(pairs, model), metric, name=model.config.module)
     else:
         opened = load_run(run)
-        about = {"kind": kind, "later": later, "metric": metric, "name": opened.name_at(step)}
+        about: dict[str, Any] = {"kind": kind, "later": later, "metric": metric, "name": opened.name_at(step)}
         hooked, count = opened.hooked(step), PAIRS if n is None else n
         comparison, control, why = on_pairs(hooked, opened.task(), count, draws, **about)
         if control is None:
