@@ -116,14 +116,37 @@ _HOMES = {
     "table": "workbench.report.results_table",
     "train": "workbench.training",
 }
+_ROOMS = [
+    "app",
+    "benchmark",
+    "capture",
+    "circuits",
+    "cli",
+    "figures",
+    "inspection",
+    "instruments",
+    "interventions",
+    "judgement",
+    "measurement",
+    "mechanisms",
+    "models",
+    "objectives",
+    "probes",
+    "report",
+    "runs",
+    "sharing",
+    "studies",
+    "tasks",
+    "testing",
+    "training",
+    "util",
+]
 _FORMER = {"inspect_model": ("workbench.inspection", "inspect")}
 """A former name -> where it is, and the name that takes its place; gone in the next version."""
 
 
 def __dir__() -> "Iterable[str]":
-    from pkgutil import iter_modules
-
-    return [*_HOMES, *(room.name for room in iter_modules(__path__) if room.ispkg)]
+    return [*_HOMES, *_ROOMS]
 
 
 def __getattr__(name: str) -> "Any":
@@ -132,6 +155,8 @@ def __getattr__(name: str) -> "Any":
     if name in _HOMES:
         home, _, attribute = _HOMES[name].partition(":")
         return getattr(import_module(home), attribute or name)
+    if name in _ROOMS:
+        return import_module(f"workbench.{name}")
     if name in _FORMER:
         from warnings import warn
 
@@ -140,11 +165,9 @@ def __getattr__(name: str) -> "Any":
         return getattr(import_module(home), name)
     if name.startswith("__"):  # Python asks for some, and takes no for an answer
         raise AttributeError(f"module 'workbench' has no attribute {name!r}")
-    if name in (names := __dir__()):
-        return import_module(f"workbench.{name}")
     from workbench.util.lookup import lookup
 
     try:
-        return lookup(dict.fromkeys(names), name, "name in workbench")
+        return lookup(dict.fromkeys(__dir__()), name, "name in workbench")
     except ValueError as error:
         raise AttributeError(str(error)) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,67 +48,63 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
-    from workbench.tasks.export import FORMATS, stream
-    from workbench.tasks.exported import read
+    from workbench.tasks.export import FORMATS
 
-    if options.count < 1:
-        raise ValueError(f"count must be at least 1, not {options.count}")
     if Path(options.task).suffix in FORMATS:
         if fields:
             raise ValueError(f"{options.task} holds its task's settings already; leave out {fields[0]}")
         drawn = ("seed", "split", "head", "where", "out", "workers")
         refuse(options, drawn, f"is of sequences that are drawn, and {options.task} holds its own")
-        task, batches = read(options.task)
-    else:
-        how = (options.seed, options.split, options.head, parse_condition(options.where))
-        recipe = _recipe(options.task, parse_fields(fields), options.count, *how)
-        if options.out is not None:
-            _write(recipe, options)
-            return
-        task, batches = recipe.task, stream(recipe, workers=options.workers)
-    for text in _texts(options.task, task, batches, options.count):
+    how = {name: getattr(options, name) for name in ("seed", "split", "head", "workers")}
+    sequences = data(options.task, options.count, where=parse_condition(options.where), **how, **parse_fields(fields))
+    if options.out is not None:
+        assert sequences.recipe is not None
+        _write(sequences.recipe, options)
+        return
+    for text in sequences.texts():
         say(text)
-
-
-def _recipe(task: str, settings: Mapping[str, Any], count: int, *how: Any) -> Recipe:
-    from workbench.tasks import make
-    from workbench.tasks.export import Recipe
-
-    return Recipe(make(task, **settings), count, *how)
-
-
-def _texts(source: str | Path, task: Task, batches: Iterable[Batch], count: int) -> Iterator[str]:
-    """Each sequence with its number, as people read it. Raises ValueError if one of a file's is none of its task."""
-    from workbench.tasks.export import FORMATS, show
-
-    number = 0
-    for batch in batches:
-        for index in range(min(len(batch), count - number)):
-            number += 1
-            try:
-                shown = show(task, batch, index)
-            except (ValueError, IndexError, KeyError, RuntimeError, TypeError):
-                if Path(source).suffix not in FORMATS:
-                    raise
-                # a file's tokens are anybody's
-                raise ValueError(f"{source} is damaged: sequence {number} is none of {task.name}") from None
-            yield f"{number}\n{shown}\n"
-        if number == count:
-            return
 
 
 @dataclass(frozen=True)
 class Data:
-    """Sequences of a task, of a draw or a file: what `data` returns."""
+    """A task's sequences, which are drawn by a recipe, or read from a file: what `data` returns."""
 
     source: str | Path
     task: Task
-    batch: Batch
+    count: int
+    recipe: Recipe | None
+    workers: int
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The sequences in batches, of which only one is in memory at a time."""
+        from workbench.tasks.export import stream
+        from workbench.tasks.exported import read
+
+        left = self.count
+        batches = read(self.source)[1] if self.recipe is None else stream(self.recipe, workers=self.workers)
+        for batch in batches:
+            yield batch[:left]
+            if (left := left - len(batch)) <= 0:
+                return
+
+    def texts(self) -> Iterator[str]:
+        """Each sequence with its number, as people read it. Raises ValueError if one of a file's is none."""
+        from workbench.tasks.export import show
+
+        places = ((batch, index) for batch in self for index in range(len(batch)))
+        for number, place in enumerate(places, 1):
+            try:
+                shown = show(self.task, *place)
+            except (ValueError, IndexError, KeyError, RuntimeError, TypeError):
+                if self.recipe is not None:
+                    raise
+                # a file's tokens are anybody's
+                raise ValueError(f"{self.source} is damaged: sequence {number} is none of {self.task.name}") from None
+            yield f"{number}\n{shown}\n"
 
     @property
     def says(self) -> str:
-        """Each sequence as people read it."""
-        return "\n".join(_texts(self.source, self.task, [self.batch], len(self.batch)))
+        return "\n".join(self.texts())
 
     def table(self) -> pd.DataFrame:
         """A row for each sequence: tokens, targets, and which positions are scored."""
@@ -116,50 +112,48 @@ class Data:
 
         from workbench.tasks.export import rows
 
-        return pd.DataFrame(rows(self.task, self.batch))
+        return pd.DataFrame([row for batch in self for row in rows(self.task, batch)])
 
     def json(self) -> str:
-        """The task and the rows of `table`."""
-        task = {"name": self.task.name, **self.task.model_dump(mode="json")}
-        return as_json({"task": task, "sequences": self.table().to_dict("records")})
+        return as_json(
+            {"task": {"name": self.task.name, **dict(self.task)}, "sequences": self.table().to_dict("records")}
+        )
 
 
 def data(
     task: str | Path,
+    /,
     count: int = 3,
     *,
     seed: int = 0,
     split: Split | None = None,
     head: str = "main",
     where: Mapping[str, Any] | None = None,
+    workers: int = 0,
     **settings: Any,
 ) -> Data:
-    """Draw sequences of a task, or read them from a file that `workbench data` wrote.
+    """Sequences of a task, drawn when they are asked for; or those of a file that `workbench data` wrote.
 
     Args:
         task: a task's name, or a file, of which the first `count` sequences are read.
         count, seed, split: how many; their seed; and the side of the task's split, `train` or `test`, by default both.
         head, where: the output head whose targets they have; and what narrows the draw, such as `{"length": 16}`.
+        workers: processes that draw; the sequences are the same for any number.
         settings: of the task.
 
     Raises:
         ValueError: if there is no such task or file, a setting is wrong, or the file is damaged.
     """
-    from workbench.tasks import Batch
-    from workbench.tasks.export import FORMATS, stream
+    from workbench.tasks import make
+    from workbench.tasks.export import FORMATS, Recipe
     from workbench.tasks.exported import read
 
+    if count < 1:
+        raise ValueError(f"count must be at least 1, not {count}")
     if Path(task).suffix in FORMATS:
-        of, batches = read(task)
-    else:
-        recipe = _recipe(str(task), settings, count, seed, split, head, where or {})
-        of, batches = recipe.task, stream(recipe)
-    parts, n = [], 0
-    for batch in batches:
-        parts.append(batch[: count - n])
-        if (n := n + len(parts[-1])) == count:
-            break
-    return Data(task, of, Batch.cat(parts, of.pad))
+        return Data(task, read(task)[0], count, None, workers)
+    recipe = Recipe(make(str(task), **settings), count, seed, split, head, where or {})
+    return Data(task, recipe.task, count, recipe, workers)
 
 
 def _write(recipe: Recipe, options: argparse.Namespace) -> None:
