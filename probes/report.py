@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
@@ -24,38 +23,104 @@ from workbench.measurement import Measurement
 from workbench.measurement.numbers import number, percent
 from workbench.measurement.places import point_name
 from workbench.probes.answer import Answer
-from workbench.probes.presets import ask, question
-from workbench.runs import load_run
+from workbench.probes.presets import ask
+from workbench.probes.presets import question as preset_of
+from workbench.probes.text import ask_text
+from workbench.runs import Run, open_runs
 from workbench.tasks import counted
 from workbench.util.files import new_folder
+from workbench.util.settings import as_json
 
 
-def ask_all(paths: Sequence[Path], preset: str, *, progress: bool = False, **options: Any) -> list[Answer]:
-    """Ask several runs the same question; each is named by its folder, with as much of the path as makes it unique.
+class Answers(list[Answer]):
+    """The answers of several runs or models to one question, which say, draw, tabulate and save themselves."""
+
+    @property
+    def says(self) -> str:
+        """The text of each answer."""
+        return "\n\n".join(map(text, self))
+
+    def figures(self) -> list[go.Figure]:
+        """Each label by layer, or by layer and place; runs side by side; every causal test."""
+        drawn: list[go.Figure] = []
+        names = list(dict.fromkeys(label for answer in self for label in answer.measured.coords["label"]))
+        for label in names:
+            by_run = [a.measured.select(label=label) for a in self if label in a.measured.coords["label"]]
+            several_places = any("place" in measured.dims for measured in by_run)
+            drawn += [(figures.probe_map if several_places else figures.probe_by_layer)(one) for one in by_run]
+            if len(by_run) > 1 and not several_places:
+                drawn.append(figures.probe_runs({str(measured.settings["model"]): measured for measured in by_run}))
+        uses = [answer.use(finding) for answer in self for finding in answer.findings]
+        return drawn + [figures.probe_use(use.effect) for use in uses if use is not None and use.rank]
+
+    def figure(self, number: int = 0) -> go.Figure:
+        """One of `figures`, by default the first label of the first run by layer."""
+        return self.figures()[number]
+
+    def table(self) -> pd.DataFrame:
+        """The share decoded, one row per number, of every run."""
+        parts = [answer.measured.frame().assign(run=answer.measured.settings["model"]) for answer in self]
+        return pd.concat(parts, ignore_index=True)
+
+    def json(self) -> str:
+        """The question, the settings, the findings (sentences, judgements as fields, causal tests) and every share."""
+        settings = [dict(answer.measured.settings) for answer in self]
+        measured = [answer.measured.to_dict() for answer in self]
+        content = {"question": self[0].question, "settings": settings, "findings": findings(self)}
+        return as_json(content | {"measured": measured})
+
+    def save(self, folder: Path) -> None:
+        """Write them into a new folder: `probe.html`, the numbers as `probe.parquet` and `.csv`, and `probe.json`.
+
+        Raises:
+            OSError: if the folder is there and not empty.
+        """
+        with new_folder(folder) as place:
+            numbers = self.table()
+            (place / "probe.parquet").write_bytes(numbers.to_parquet(index=False))
+            numbers.to_csv(place / "probe.csv", index=False)
+            (place / "probe.json").write_text(self.json(), encoding="utf-8")
+            (place / "probe.html").write_text(_page(self), encoding="utf-8")
+
+
+def probe(
+    runs: str | Path | Run | Sequence[str | Path | Run],
+    question: str,
+    *,
+    text: str | Path | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> Answers:
+    """Ask what can be decoded of runs, or of models on a text, and whether it is used.
+
+    Each run is named by its folder, with as much of the path as makes it unique.
 
     Args:
-        paths: the run folders.
-        preset: name of the question, or a label of the runs' task.
+        runs: runs, run folders or folders of runs, one or several; with `text` models of Hugging Face.
+        question: a name in `probes.PRESETS`, or a label of the runs' task; with `text` one that the text gives.
+        text: of models: the text to probe them on, a file in UTF-8.
         progress: show a progress bar on standard error.
-        options: as for `probes.ask`.
+        options: as for `probes.ask`; with `text` as for `probes.text.ask_text`.
 
     Raises:
-        ValueError: if a run cannot be opened, is given twice or cannot be asked this question; also where `ask`
-            raises it.
+        ValueError: if a run cannot be opened, is given twice or cannot be asked this; also where these raise it.
     """
-    runs = [load_run(path) for path in paths]
-    for run in runs:
-        question(preset, run.task(), options.get("positions"))  # a wrong name is said before anything is fitted
-    answers = []
+    if text is not None:
+        models: Any = [runs] if isinstance(runs, str | Path) else runs
+        return Answers(ask_text(models, question, text, progress=progress, **options))
+    opened = open_runs(runs)
+    for run in opened:
+        preset_of(question, run.task(), options.get("positions"))  # a wrong name is said before anything is fitted
+    answers = Answers()
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not progress) as bar:
-        for run, name in zip(runs, labels(runs), strict=True):
+        for run, name in zip(opened, labels(opened), strict=True):
             shown = bar.add_task(name, total=1.0)
 
             def tell(share: float, doing: str, shown: TaskID = shown, name: str = name) -> None:
                 bar.update(shown, completed=share, description=f"{name}: {doing}")
 
-            answer = ask(run, preset, progress=tell, **options)
+            answer = ask(run, question, progress=tell, **options)
             bar.update(shown, completed=1.0, description=name)
             answers.append(_renamed(answer, name, options.get("step")))
     return answers
@@ -109,26 +174,6 @@ def _number(measured: Measurement, i: int, j: int) -> str:
     return number(float(measured.values[i, j]), measured.units if measured.units == "share" else "")
 
 
-def drawings(answers: Sequence[Answer]) -> list[go.Figure]:
-    """The figures of one preset: each label by layer, or by layer and place; runs side by side; every causal test."""
-    drawn: list[go.Figure] = []
-    names = list(dict.fromkeys(label for answer in answers for label in answer.measured.coords["label"]))
-    for label in names:
-        by_run = [a.measured.select(label=label) for a in answers if label in a.measured.coords["label"]]
-        several_places = any("place" in measured.dims for measured in by_run)
-        drawn += [(figures.probe_map if several_places else figures.probe_by_layer)(measured) for measured in by_run]
-        if len(by_run) > 1 and not several_places:
-            drawn.append(figures.probe_runs({str(measured.settings["model"]): measured for measured in by_run}))
-    uses = [answer.use(finding) for answer in answers for finding in answer.findings]
-    return drawn + [figures.probe_use(use.effect) for use in uses if use is not None and use.rank]
-
-
-def frame(answers: Sequence[Answer]) -> pd.DataFrame:
-    """The share decoded, one row per number, of every run."""
-    parts = [answer.measured.frame().assign(run=answer.measured.settings["model"]) for answer in answers]
-    return pd.concat(parts, ignore_index=True)
-
-
 def findings(answers: Sequence[Answer]) -> list[dict[str, Any]]:
     """The findings, ready for JSON: the sentences, the judgement as fields, and the numbers of the causal test."""
     found = []
@@ -153,33 +198,15 @@ def findings(answers: Sequence[Answer]) -> list[dict[str, Any]]:
     return found
 
 
-def save(answers: Sequence[Answer], folder: Path) -> None:
-    """Write a preset's answers into a new folder: `probe.html`, the numbers as `probe.parquet`, `.csv`, `probe.json`.
-
-    Raises:
-        OSError: if the folder is there and not empty.
-    """
-    with new_folder(folder) as place:
-        numbers = frame(answers)
-        (place / "probe.parquet").write_bytes(numbers.to_parquet(index=False))
-        numbers.to_csv(place / "probe.csv", index=False)
-        settings = [dict(answer.measured.settings) for answer in answers]
-        content = {"question": answers[0].question, "settings": settings, "findings": findings(answers)}
-        (place / "probe.json").write_text(
-            json.dumps(content, indent=1, ensure_ascii=False, default=str), encoding="utf-8"
-        )
-        (place / "probe.html").write_text(_page(answers), encoding="utf-8")
-
-
-def _page(answers: Sequence[Answer]) -> str:
+def _page(answers: Answers) -> str:
     """The answers as one HTML page: the text, then the figures."""
     drawn = "".join(
         figure.update_layout(template="plotly_white").to_html(
             full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True}
         )
-        for figure in drawings(answers)
+        for figure in answers.figures()
     )
-    summary = escape("\n\n".join(map(text, answers)))
+    summary = escape(answers.says)
     title = escape(answers[0].question)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'

@@ -367,7 +367,9 @@ def test_a_short_or_monotonous_text_is_measured_or_refused(
     if content.count(" ") > 9:
         shown_first = open_model(str(place / "gpt2"), str(tmp_path / "text.txt")).task()
         assert np.isfinite(
-            workbench.inspect_model(open_model(str(place / "gpt2")).held, shown_first, causal=False)["loss"].mean.values
+            workbench.inspection.inspect_model(open_model(str(place / "gpt2")).held, shown_first, causal=False)[
+                "loss"
+            ].mean.values
         )
 
 

@@ -135,7 +135,7 @@ def test_captions_and_tables_say_how_many_are_distinct(inspected: dict[str, Insp
     (figure,) = figures.by_layer({"a": entropy}, {})
     assert f"means over {len(found.sample.tokens)} sequences; {said}" in figure.layout.title.subtitle.text
     report = inspect([runs["arithmetic"].path], n=DRAWN, only=["overall"])
-    assert re.search(f"^held-out sequences +{said}$", report.summary, re.M)
+    assert re.search(f"^held-out sequences +{said}$", report.says, re.M)
     assert said in report.html.read_text(encoding="utf-8")
 
 

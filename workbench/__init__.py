@@ -1,50 +1,132 @@
 """Train small transformers on algorithmic tasks, then see how they do it.
 
     run = workbench.train("chain-chacal", out="runs/chain")   # or workbench.load_run("runs/chain")
+    report = workbench.inspect(run)
+    report.figure(), report.table(), report.says, report.json()
+
     hooked = run.hooked()                                     # a TransformerLens bridge
     logits, cache = hooked.run_with_cache(run.task().sample(8, workbench.generator(0)).tokens)
 
-Everything here is imported on first use, so that `import workbench` is fast.
+Each command of `workbench --help` is a function of its name. What `inspect`, `probe`, `circuit`, `study`, `table` and
+`runs_table` return draws itself (`figure()`), tabulates itself (`table()`), puts itself in words (`says`) and into JSON
+(`json()`), which is what the command prints with `--json`.
+
+To train
+    train         a preset or a config, into a run folder
+    resume        go on with a run, a stack of seeds or a fine-tuning that was stopped
+    finetune      train a Hugging Face model on a text or a task with another attention
+    sweep         every run of a sweep file
+    compile       a model whose mechanism is known, as a run folder
+
+To open
+    load_run      a run folder
+    load_model    a Hugging Face model
+    save_model    a module of your own, as a run folder
+    export        a run as one folder or zip, or for Hugging Face
+    import_       a run folder from what `export` wrote
+    push, pull    a run to and from the Hugging Face Hub
+
+To measure
+    inspect       runs, Hugging Face models on a text, or a model in memory: everything that applies
+    probe         what can be decoded, and whether it is used
+    circuit       which edges carry the answer
+    study         a claim of the papers, or a question of your own
+    table         results by settings, with intervals over seeds
+    runs_table    the runs under a folder (`workbench runs`; `workbench.runs` is the room of run folders)
+
+To look
+    explore       the explorer, in a browser
+    see           a run's activations on one batch
+    example       a held-out input of a run's task
+    data          a task's sequences
+    list          what exists: presets, tasks, variants, instruments, …
+
+To build with
+    Decoder, DecoderConfig    a model
+    hook          any model of this library as a TransformerLens bridge
+    generator     a random generator of a seed
+    new           the file of a part of your own
+    load_plugins  parts of your own, from files
+
+The rooms, in which all else is: app, benchmark, capture, circuits, cli, figures, inspection, instruments,
+interventions, judgement, measurement, mechanisms, models, objectives, probes, report, runs, sharing, studies, tasks,
+testing, training, util. Each is imported on first use, as is everything here, so that `import workbench` is fast.
 """
 
 # Nothing is imported here, not even `typing`: `python -m workbench` has the current folder on its module path.
+# ruff: noqa: F401
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
-    from workbench.inspection import inspect_model, see
+    from workbench.cli.data import data
+    from workbench.cli.explore import explore
+    from workbench.cli.list import listed as list
+    from workbench.cli.new import new
+    from workbench.cli.runs import runs_table
+    from workbench.inspection import see
     from workbench.inspection.examples import example
     from workbench.models import Decoder, DecoderConfig
     from workbench.models.hooked import hook
     from workbench.models.pretrained import load_model
+    from workbench.probes.report import probe
+    from workbench.report import inspect
+    from workbench.report.circuits import circuit
+    from workbench.report.results_table import table
     from workbench.runs import load_run, save_model
-    from workbench.training import resume, sweep, train
+    from workbench.runs.compiled import compile_run as compile
+    from workbench.sharing import export, pull, push
+    from workbench.sharing import unpack as import_
+    from workbench.studies import run_study as study
+    from workbench.training import sweep, train
+    from workbench.training.finetune import finetune
+    from workbench.training.resume_any import resume
     from workbench.util.plugins import load_plugins
     from workbench.util.seeds import generator
 
 _HOMES = {
     "Decoder": "workbench.models",
     "DecoderConfig": "workbench.models",
+    "circuit": "workbench.report.circuits",
+    "compile": "workbench.runs.compiled:compile_run",
+    "data": "workbench.cli.data",
     "example": "workbench.inspection.examples",
+    "explore": "workbench.cli.explore",
+    "export": "workbench.sharing",
+    "finetune": "workbench.training.finetune",
     "generator": "workbench.util.seeds",
     "hook": "workbench.models.hooked",
-    "inspect_model": "workbench.inspection",
+    "import_": "workbench.sharing:unpack",
+    "inspect": "workbench.report",
+    "list": "workbench.cli.list:listed",
     "load_model": "workbench.models.pretrained",
     "load_plugins": "workbench.util.plugins",
     "load_run": "workbench.runs",
-    "resume": "workbench.training",
+    "new": "workbench.cli.new",
+    "probe": "workbench.probes.report",
+    "pull": "workbench.sharing",
+    "push": "workbench.sharing",
+    "resume": "workbench.training.resume_any",
+    "runs_table": "workbench.cli.runs",
     "save_model": "workbench.runs",
     "see": "workbench.inspection",
+    "study": "workbench.studies:run_study",
     "sweep": "workbench.training",
+    "table": "workbench.report.results_table",
     "train": "workbench.training",
 }
-
-_ROOMS = (
+_ROOMS = [
+    "app",
+    "benchmark",
     "capture",
+    "circuits",
+    "cli",
     "figures",
     "inspection",
     "instruments",
     "interventions",
+    "judgement",
     "measurement",
     "mechanisms",
     "models",
@@ -52,33 +134,40 @@ _ROOMS = (
     "probes",
     "report",
     "runs",
+    "sharing",
+    "studies",
     "tasks",
+    "testing",
     "training",
-)
-
-__all__ = [
-    "Decoder",
-    "DecoderConfig",
-    "example",
-    "generator",
-    "hook",
-    "inspect_model",
-    "load_model",
-    "load_plugins",
-    "load_run",
-    "resume",
-    "save_model",
-    "see",
-    "sweep",
-    "train",
+    "util",
 ]
+_FORMER = {"inspect_model": ("workbench.inspection", "inspect")}
+"""A former name -> where it is, and the name that takes its place; gone in the next version."""
+
+
+def __dir__() -> "Iterable[str]":
+    return [*_HOMES, *_ROOMS]
 
 
 def __getattr__(name: str) -> "Any":
     from importlib import import_module
 
+    if name in _HOMES:
+        home, _, attribute = _HOMES[name].partition(":")
+        return getattr(import_module(home), attribute or name)
     if name in _ROOMS:
         return import_module(f"workbench.{name}")
-    if name not in _HOMES:
+    if name in _FORMER:
+        from warnings import warn
+
+        home, today = _FORMER[name]
+        warn(f"workbench.{name} is now workbench.{today}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(home), name)
+    if name.startswith("__"):  # Python asks for some, and takes no for an answer
         raise AttributeError(f"module 'workbench' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    from workbench.util.lookup import lookup
+
+    try:
+        return lookup(dict.fromkeys(__dir__()), name, "name in workbench")
+    except ValueError as error:
+        raise AttributeError(str(error)) from None

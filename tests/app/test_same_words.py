@@ -58,7 +58,7 @@ def test_the_same_claim_has_the_same_words_everywhere(
     needing += [claims.needed_set(claim.needed_set) for claim in measured.findings.claims if claim.needed_set]
     report = write([measured.inspected], tmp_path)
     on_page = html.unescape(report.html.read_text(encoding="utf-8"))
-    for text in (report.summary, on_page):
+    for text in (report.says, on_page):
         assert [words for words in (*holding, *needing) if words not in text] == []
 
     chapters = story(measured.inspected)
@@ -66,7 +66,7 @@ def test_the_same_claim_has_the_same_words_everywhere(
     said = statements(measured.findings)
     assert [one for one in told if one in said] == said and told[-1].text == how_sure([measured.findings])
     assert [words for words in holding if not has("\n".join(one.text for one in said), words)] == []
-    assert all(one.text in report.summary and one.text in on_page for one in said[: MOST_CLAIMS + 1])
+    assert all(one.text in report.says and one.text in on_page for one in said[: MOST_CLAIMS + 1])
 
     monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(ZOO)])
     monkeypatch.setattr(background, "_jobs", {})

@@ -56,7 +56,7 @@ def test_the_numbers_are_those_of_the_model_measured_in_python(
     model = workbench.load_model(place / "llama", progress=False)
     ids = model.tokenizer((place / "text.txt").read_text(), add_special_tokens=False)["input_ids"]
     pieces = torch.tensor(ids[: 20 * 12]).view(20, 12)
-    found = workbench.inspect_model(model, pieces, n=20, only=["entropy"], causal=False)
+    found = workbench.inspection.inspect_model(model, pieces, n=20, only=["entropy"], causal=False)
     written = pd.read_csv(numbers / "entropy.csv")["value"]
     assert abs(written - found["entropy"].mean.values).max() < 1e-9
 
@@ -85,7 +85,7 @@ def test_chosen_layers_alone_are_measured_with_the_numbers_of_all(place: Path, t
     model = workbench.load_model(place / "llama", progress=False)
     sequences = file_sequences(model, place / "text.txt", length=12, n=8)
     whole, part = (
-        workbench.inspect_model(model, sequences, n=8, causal=False, layers=layers) for layers in (None, [1])
+        workbench.inspection.inspect_model(model, sequences, n=8, causal=False, layers=layers) for layers in (None, [1])
     )
     assert list(whole) == list(part)
     points = ["blocks.0.hook_resid_pre", "blocks.1.hook_resid_mid", "blocks.1.hook_resid_post"]
@@ -95,19 +95,19 @@ def test_chosen_layers_alone_are_measured_with_the_numbers_of_all(place: Path, t
     assert not [name for name in part.example.activations if name.startswith("blocks.0.attn")]
     workbench.report.write([part], tmp_path)
     with pytest.raises(ValueError, match=r"there is no layer 2; the layers of .* are 0 to 1"):
-        workbench.inspect_model(model, sequences, n=8, causal=False, layers=[2])
+        workbench.inspection.inspect_model(model, sequences, n=8, causal=False, layers=[2])
 
 
 def test_fewer_sequences_at_a_time_give_the_same_numbers(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = workbench.load_model(place / "llama", progress=False)
     sequences = file_sequences(model, place / "text.txt", length=12, n=20)
     measures = {"n": 20, "causal": False, "only": ["entropy", "logit_lens", "projection"]}
-    whole = workbench.inspect_model(model, sequences, **measures)
+    whole = workbench.inspection.inspect_model(model, sequences, **measures)
     monkeypatch.setattr(one_run, "MEMORY", 1)
     sizes = []
     usual = one_run.capture
     monkeypatch.setattr(one_run, "capture", lambda *given: sizes.append(len(given[2])) or usual(*given))
-    few = workbench.inspect_model(model, sequences, **measures)
+    few = workbench.inspection.inspect_model(model, sequences, **measures)
     assert set(sizes[:-1]) == {2}
     for name in whole:
         assert abs(few[name].mean.values - whole[name].mean.values).max() < 1e-5, name

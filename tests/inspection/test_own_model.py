@@ -58,7 +58,7 @@ def test_a_lens_is_trained_on_the_sequences_given_for_that(model: OwnModel) -> N
 
 def test_a_report_is_written_of_it(inspected: Inspected, tmp_path: Path) -> None:
     written = report.write([inspected], tmp_path / "report")
-    assert "2 layers, fused" in written.summary and "Measured on 12 given sequences" in written.summary
+    assert "2 layers, fused" in written.says and "Measured on 12 given sequences" in written.says
     assert "not trained here" in written.html.read_text()
     assert (tmp_path / "report/data/own model/entropy.csv").is_file()
 

@@ -201,6 +201,6 @@ def test_a_report_on_text_says_its_perplexity(tmp_path: Path) -> None:
     how = {"eval_size": 16, "batch_size": 4, "steps": 0, "model": {"d_model": 16, "n_heads": 2}}
     run = workbench.train("chain-standard", out=tmp_path / "run", progress=False, task=task, **how)
     report = inspect([run.path], n=8, only=["loss"])
-    (line,) = [line for line in report.summary.splitlines() if line.startswith("perplexity")]
+    (line,) = [line for line in report.says.splitlines() if line.startswith("perplexity")]
     mean = report.inspected[0]["loss"].mean
     assert f"{np.exp(mean.values.item()):.2f} [{np.exp(mean.low.item()):.2f}" in line

@@ -209,7 +209,7 @@ def test_a_claim_that_re_initialised_models_fulfil_is_no_more_than_a_control(sor
 def test_the_summary_has_every_claim_beside_its_nearest_control(tmp_path: Path) -> None:
     compile_run("chaser", tmp_path / "chaser", {"n": 16})
     compile_run("sorter", tmp_path / "sorter", {"q": 9, "max_length": 10})
-    text = inspect([tmp_path / "chaser", tmp_path / "sorter"], out=tmp_path / "report", n=8).summary.splitlines()
+    text = inspect([tmp_path / "chaser", tmp_path / "sorter"], out=tmp_path / "report", n=8).says.splitlines()
     named = ("Copy before", "Minimum at", "Identity + successor", "Identity removed", "Chain following")
     said = "holds beyond its controls in"  # a sentence above the table
     rows = [number for number, line in enumerate(text) if line.startswith(named) and said not in line]

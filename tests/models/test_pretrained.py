@@ -129,7 +129,7 @@ def test_a_model_without_a_tokenizer_takes_token_ids(tmp_path: Path) -> None:
     assert model.tokenizer is None and model.words[3] == "<id 3>"
     with pytest.raises(ValueError, match="no tokenizer"):
         model.tokens("w5")
-    found = workbench.inspect_model(model, tokens(16, 10), causal=False, only=["entropy", "logit_lens"])
+    found = workbench.inspection.inspect_model(model, tokens(16, 10), causal=False, only=["entropy", "logit_lens"])
     assert {"entropy", "logit_lens"} <= set(found)
 
 
@@ -138,7 +138,7 @@ def test_whatever_can_be_measured_is_measured(family: str, layers: list[int] | N
     """Grouped queries, sliding windows beside ChaCAL, and blocks without a residual between attention and MLP."""
     plain = tiny(family, **{"sliding_window": 4} if family == "gemma3" else {})
     set_attention(plain, "chacal", layers)
-    found = workbench.inspect_model(Pretrained(plain), tokens(8, 12), n=8, causal=False, nulls=[])
+    found = workbench.inspection.inspect_model(Pretrained(plain), tokens(8, 12), n=8, causal=False, nulls=[])
     assert {"entropy", "projection", "head_roles", "graph_measures", "logit_lens", "loss"} <= set(found)
     points = found.example.activations
     assert ("blocks.0.hook_resid_mid" in points) == (family != "gpt_neox") and "blocks.1.hook_resid_post" in points

@@ -33,7 +33,7 @@ def side_by_side(root: Path) -> Report:
 
 
 def test_summary_shows_both_runs_with_accuracy_by_depth_entropy_and_gold_mass(side_by_side: Report) -> None:
-    text = side_by_side.summary
+    text = side_by_side.says
     assert re.search(r"^ +chain-chacal +chain-standard$", text, re.M)
     for row in (
         "accuracy, per position",
@@ -77,15 +77,15 @@ def test_numbers_on_disk_agree_with_each_other_and_with_the_summary(side_by_side
     mass = mass.set_index(["layer", "head"])["value"]
     assert (
         f"{mass[next(one.head for one in side_by_side.inspected if one.name == 'chain-chacal')]:.1%}"
-        in side_by_side.summary
+        in side_by_side.says
     )
 
 
 def test_same_seed_measures_the_same_and_other_data_is_told_apart(root: Path, side_by_side: Report) -> None:
     again = inspect([root / "chain-chacal", root / "chain-standard"], out=root / "again", n=64)
-    assert again.summary == side_by_side.summary
+    assert again.says == side_by_side.says
     other = inspect([root / "chain-chacal", root / "chain-standard"], out=root / "other", n=64, seed=1)
-    assert other.summary != side_by_side.summary
+    assert other.says != side_by_side.says
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def test_same_seed_measures_the_same_and_other_data_is_told_apart(root: Path, si
 def test_every_task_is_reported_in_its_own_terms(root: Path, preset: str, rows: list[str]) -> None:
     report = inspect([root / preset], n=32)
     assert report.html == root / preset / "inspection" / "report.html"
-    assert [row for row in rows if row not in report.summary] == []
+    assert [row for row in rows if row not in report.says] == []
 
 
 def test_tasks_of_different_kinds_share_a_report(root: Path) -> None:
     report = inspect([root / "chain-chacal", root / "sort-tempered"], out=root / "mixed", n=32)
-    assert "depth 1" in report.summary and "length 2" in report.summary
+    assert "depth 1" in report.says and "length 2" in report.says
 
 
 def test_unusable_input_writes_nothing(root: Path) -> None:
@@ -133,7 +133,7 @@ def test_only_what_is_asked_for_is_measured_with_its_settings(root: Path, tmp_pa
     report = inspect([root / "chain-chacal"], out=tmp_path, n=8, only=["entropy"], settings=settings)
     (one,) = report.inspected
     assert list(one) == ["entropy"] and one["entropy"].mean.settings["alpha"] == 2
-    assert "α = 2, centred" in report.summary and "accuracy" not in report.summary
+    assert "α = 2, centred" in report.says and "accuracy" not in report.says
 
 
 def test_every_figure_is_exported_and_its_numbers_are_those_on_disk(root: Path, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_seeds_of_one_config_are_taken_together(tmp_path: Path) -> None:
     own = [float(one["overall"].mean.select(unit="position").values) for one in report.inspected[:3]]
     pooled = together["overall"].mean.select(unit="position")
     assert pooled.values == pytest.approx(np.mean(own)) and pooled.n == 3
-    assert "mean of seeds 0, 1, 2" in report.summary and together.name in report.summary
+    assert "mean of seeds 0, 1, 2" in report.says and together.name in report.says
     assert (tmp_path / "report" / "data" / together.name / "accuracy.csv").is_file()
     assert report.differences is None
 
@@ -187,7 +187,7 @@ def test_two_runs_are_compared_on_the_same_examples(side_by_side: Report) -> Non
     first, second = (float(one["overall"].mean.select(unit="position").values) for one in side_by_side.inspected)
     assert row["difference"] == pytest.approx(second - first) and row["n"] == 64
     html = side_by_side.html.read_text(encoding="utf-8")
-    for text in (side_by_side.summary, html):
+    for text in (side_by_side.says, html):
         assert "adjusted after Holm" in text and "not about two methods" in text
 
 
@@ -212,8 +212,8 @@ def test_every_task_trains_and_is_inspected(name: str, tmp_path: Path, monkeypat
     task = {"name": name, **OTHER_TASKS[name]}
     run = workbench.train("chain-chacal", out=tmp_path / "run", progress=False, task=task, **{**SHORT, "steps": 3})
     report = inspect([run.path], n=16)
-    assert "accuracy, per" in report.summary and report.html.stat().st_size > 10_000
-    assert ("gold paths" in report.summary) == (name != "text")
+    assert "accuracy, per" in report.says and report.html.stat().st_size > 10_000
+    assert ("gold paths" in report.says) == (name != "text")
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ def test_two_groups_of_seeds_are_compared_over_their_seeds(groups: Path, tmp_pat
     own = [float(one["overall"].mean.select(unit="position").values) for one in report.inspected]
     assert row["difference"] == pytest.approx(np.mean(own[2:]) - np.mean(own[:2])) and row["n_first"] == 2
     assert found.differences["p"].min() >= 1 / 3  # of 6 ways to share out four seeds, two are as far
-    assert "over seeds: " in report.summary and "too few for a verdict" in report.summary
+    assert "over seeds: " in report.says and "too few for a verdict" in report.says
     assert "<h2>Compared over seeds" in report.html.read_text(encoding="utf-8")
     kept = pd.read_csv(tmp_path / "data" / "comparison_over_seeds.csv")
     assert len(kept) == len(found.differences) and set(kept["first_group"]) == {found.first}

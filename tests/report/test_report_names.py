@@ -62,7 +62,7 @@ def test_a_sweep_over_seeds_and_layers_keeps_every_group_in_figures_files_and_ta
         assert len({member.run.config.model.n_layers for member in line.members}) == 1
         written = pd.read_csv(tmp_path / "report" / "data" / line.name / "overall.csv")
         assert written["value"].tolist() == pytest.approx(line["overall"].mean.values.tolist())
-        assert line.name in report.summary or line.name[:20] in report.summary
+        assert line.name in report.says or line.name[:20] in report.says
     html = report.html.read_text(encoding="utf-8")
     assert all(f'"name":"{line.name}"' in html for line in together)
 

@@ -77,7 +77,7 @@ def test_a_text_that_was_trained_on_has_no_test_loss_under_any_name_nor_after_an
 
     def said(model: str, name: str) -> str:
         how: dict[str, Any] = {"n": 2000, "length": 32, "only": ["loss"], "out": place / f"{model}-{name}"}
-        return inspect_text([place / model], place / f"{name}.txt", **how).summary
+        return inspect_text([place / model], place / f"{name}.txt", **how).says
 
     for model in ("told", "told-out"):
         loaded = workbench.load_model(place / model, progress=False)

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from workbench.cli.options import add_count, add_out, add_run, add_seed
-from workbench.cli.output import say, warn
+from workbench.cli.options import add_count, add_json, add_out, add_run, add_seed, refuse
+from workbench.cli.output import say, show
 from workbench.cli.parser import Commands, add_command
 
-if TYPE_CHECKING:
-    import torch
-
-    from workbench.circuits import Comparison
-
-PAIRS = 64
+PAIRS = 64  # `report.circuits.PAIRS`, without importing it to show the help
 
 
 def add(commands: Commands, name: str) -> None:
@@ -50,50 +44,24 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
     add_seed(parser, "seed of the pairs")
     add_out(parser, "write the circuit as JSON and Graphviz there, and the numbers")
+    add_json(parser)
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
-    from workbench.circuits.summary import find_circuit
+    from workbench.report.circuits import circuit
     from workbench.util.files import check_free, new_folder
-    from workbench.util.seeds import generator
 
     if options.out is not None:
         check_free(options.out)
-    draws = generator(options.seed, "circuit")
-    sides = _of_run(options, draws) if options.pairs is None else (_of_model(options), None)
-    found = find_circuit(*sides, draws, method=options.method, size=options.edges)
-    say(found.text())
+    if options.pairs is not None:
+        refuse(options, ("step", "n", "later"), "is of a run's own pairs; leave it or --pairs out")
+        if options.kind is not None:
+            raise ValueError(f"the kind {options.kind!r} is of a run's own pairs; leave it or --pairs out")
+    names = ("pairs", "n", "later", "metric", "method", "edges", "step", "seed")
+    found = circuit(options.run, options.kind, **{name: getattr(options, name) for name in names})
+    show(found, options)
     if options.out is not None:
         with new_folder(options.out) as folder:
             found.save(folder)
-        say(f"\nthe circuit and its numbers: {options.out}")
-
-
-def _of_run(options: argparse.Namespace, draws: torch.Generator) -> tuple[Comparison, Comparison | None]:
-    """A run on pairs of its task, and on pairs that change nothing relevant."""
-    from workbench.circuits.summary import on_pairs
-    from workbench.runs import load_run
-
-    opened = load_run(options.run)
-    given = {"kind": options.kind, "metric": options.metric, "name": opened.name_at(options.step)}
-    given["later"] = options.later
-    n = PAIRS if options.n is None else options.n
-    comparison, control, why = on_pairs(opened.hooked(options.step), opened.task(), n, draws, **given)
-    if control is None:
-        warn([f"no control: {why}"])
-    return comparison, control
-
-
-def _of_model(options: argparse.Namespace) -> Comparison:
-    """A model of Hugging Face on the pairs of a file, which say themselves what they change: there is no control."""
-    from workbench.circuits import Comparison
-    from workbench.circuits.pairs_file import read_pairs, read_rows
-    from workbench.models.pretrained import load_model
-
-    for name in ("kind", "step", "n", "later"):
-        if getattr(options, name) not in (None, False):
-            given = f"the kind {options.kind!r}" if name == "kind" else f"--{name}"
-            raise ValueError(f"{given} is of a run's own pairs; leave it or --pairs out")
-    next(read_rows(options.pairs), None)  # a file that cannot be read is said before a model is loaded
-    model = load_model(options.run, progress=False)
-    return Comparison(model.hooked(), read_pairs(options.pairs, model), options.metric, name=model.config.module)
+        if not options.json:
+            say(f"\nthe circuit and its numbers: {options.out}")

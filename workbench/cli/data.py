@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.cli.fields import parse_fields
 from workbench.cli.options import add_out, add_quiet, add_seed, add_where, add_workers, refuse
 from workbench.cli.output import say
 from workbench.cli.parser import Commands, add_command
 from workbench.util.messages import brief
-from workbench.util.settings import parse_condition
+from workbench.util.settings import as_json, parse_condition
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from workbench.tasks import Batch, Task
     from workbench.tasks.export import Recipe
+    from workbench.tasks.split import Split
 
 
 def add(commands: Commands, name: str) -> None:
@@ -42,51 +48,112 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
-    from workbench.tasks import make
-    from workbench.tasks.export import FORMATS, Recipe, show, stream
+    from workbench.tasks.export import FORMATS
 
-    if options.count < 1:
-        raise ValueError(f"count must be at least 1, not {options.count}")
     if Path(options.task).suffix in FORMATS:
-        _show_file(options, fields)
-        return
-    task = make(options.task, **parse_fields(fields))
-    condition = parse_condition(options.where)
-    recipe = Recipe(task, options.count, options.seed, options.split, options.head, condition)
+        if fields:
+            raise ValueError(f"{options.task} holds its task's settings already; leave out {fields[0]}")
+        drawn = ("seed", "split", "head", "where", "out", "workers")
+        refuse(options, drawn, f"is of sequences that are drawn, and {options.task} holds its own")
+    how = {name: getattr(options, name) for name in ("seed", "split", "head", "workers")}
+    sequences = data(options.task, options.count, where=parse_condition(options.where), **how, **parse_fields(fields))
     if options.out is not None:
-        _write(recipe, options)
+        assert sequences.recipe is not None
+        _write(sequences.recipe, options)
         return
-    number = 0
-    for batch in stream(recipe, workers=options.workers):
-        for index in range(len(batch)):
-            number += 1
-            say(f"{number}\n{show(task, batch, index)}\n")
+    for text in sequences.texts():
+        say(text)
 
 
-def _show_file(options: argparse.Namespace, fields: list[str]) -> None:
-    """Print what is in a file."""
-    from workbench.tasks.export import show
+@dataclass(frozen=True)
+class Data:
+    """A task's sequences, which are drawn by a recipe, or read from a file: what `data` returns."""
+
+    source: str | Path
+    task: Task
+    count: int
+    recipe: Recipe | None
+    workers: int
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The sequences in batches, of which only one is in memory at a time."""
+        from workbench.tasks.export import stream
+        from workbench.tasks.exported import read
+
+        left = self.count
+        batches = read(self.source)[1] if self.recipe is None else stream(self.recipe, workers=self.workers)
+        for batch in batches:
+            yield batch[:left]
+            if (left := left - len(batch)) <= 0:
+                return
+
+    def texts(self) -> Iterator[str]:
+        """Each sequence with its number, as people read it. Raises ValueError if one of a file's is none."""
+        from workbench.tasks.export import show
+
+        places = ((batch, index) for batch in self for index in range(len(batch)))
+        for number, place in enumerate(places, 1):
+            try:
+                shown = show(self.task, *place)
+            except (ValueError, IndexError, KeyError, RuntimeError, TypeError):
+                if self.recipe is not None:
+                    raise
+                # a file's tokens are anybody's
+                raise ValueError(f"{self.source} is damaged: sequence {number} is none of {self.task.name}") from None
+            yield f"{number}\n{shown}\n"
+
+    @property
+    def says(self) -> str:
+        return "\n".join(self.texts())
+
+    def table(self) -> pd.DataFrame:
+        """A row for each sequence: tokens, targets, and which positions are scored."""
+        import pandas as pd
+
+        from workbench.tasks.export import rows
+
+        return pd.DataFrame([row for batch in self for row in rows(self.task, batch)])
+
+    def json(self) -> str:
+        return as_json(
+            {"task": {"name": self.task.name, **dict(self.task)}, "sequences": self.table().to_dict("records")}
+        )
+
+
+def data(
+    task: str | Path,
+    /,
+    count: int = 3,
+    *,
+    seed: int = 0,
+    split: Split | None = None,
+    head: str = "main",
+    where: Mapping[str, Any] | None = None,
+    workers: int = 0,
+    **settings: Any,
+) -> Data:
+    """Sequences of a task, drawn when they are asked for; or those of a file that `workbench data` wrote.
+
+    Args:
+        task: a task's name, or a file, of which the first `count` sequences are read.
+        count, seed, split: how many; their seed; and the side of the task's split, `train` or `test`, by default both.
+        head, where: the output head whose targets they have; and what narrows the draw, such as `{"length": 16}`.
+        workers: processes that draw; the sequences are the same for any number.
+        settings: of the task.
+
+    Raises:
+        ValueError: if there is no such task or file, a setting is wrong, or the file is damaged.
+    """
+    from workbench.tasks import make
+    from workbench.tasks.export import FORMATS, Recipe
     from workbench.tasks.exported import read
 
-    if fields:
-        raise ValueError(f"{options.task} holds its task's settings already; leave out {fields[0]}")
-    refuse(
-        options,
-        ("seed", "split", "head", "where", "out", "workers"),
-        f"is of sequences that are drawn, and {options.task} holds its own",
-    )
-    task, batches = read(options.task)
-    number = 0
-    for batch in batches:
-        for index in range(min(len(batch), options.count - number)):
-            number += 1
-            try:
-                shown = show(task, batch, index)
-            except (ValueError, IndexError, KeyError, RuntimeError, TypeError):  # its tokens are anybody's
-                raise ValueError(f"{options.task} is damaged: sequence {number} is none of {task.name}") from None
-            say(f"{number}\n{shown}\n")
-        if number == options.count:
-            return
+    if count < 1:
+        raise ValueError(f"count must be at least 1, not {count}")
+    if Path(task).suffix in FORMATS:
+        return Data(task, read(task)[0], count, None, workers)
+    recipe = Recipe(make(str(task), **settings), count, seed, split, head, where or {})
+    return Data(task, recipe.task, count, recipe, workers)
 
 
 def _write(recipe: Recipe, options: argparse.Namespace) -> None:

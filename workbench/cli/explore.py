@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from workbench.cli.options import add_root, check_root
@@ -38,13 +39,38 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, _: list[str]) -> None:
-    if options.root == Path("runs") and not options.root.exists():
-        options.root.mkdir()  # empty: the explorer shows the runs that came with the workbench
-    check_root(options.root)
-    if not 1 <= options.port <= 65535:
-        raise ValueError(f"a port is a number from 1 to 65535, not {options.port}")
+    names = ("model", "text", "root", "port", "host", "headless")
+    explore(**{name: getattr(options, name) for name in names})
 
-    if options.text is not None and options.model is None:
+
+def explore(
+    model: str | Path | None = None,
+    *,
+    text: str | Path | None = None,
+    root: str | Path = "runs",
+    port: int = 8501,
+    host: Sequence[str] = (),
+    headless: bool = False,
+) -> None:
+    """Open the explorer in a browser, until Ctrl-C.
+
+    Args:
+        model: a model of Hugging Face, its folder or its name on the hub, in place of runs.
+        text: of a model: look at pieces of this text, in UTF-8.
+        root: the folder that holds run folders.
+        port, host: of this machine; and further names to answer to, those of a tunnel or proxy.
+        headless: do not open a browser.
+
+    Raises:
+        ValueError: if there is no such folder or model, or the port is taken or none.
+    """
+    root = Path(root)
+    if root == Path("runs") and not root.exists():
+        root.mkdir()  # empty: the explorer shows the runs that came with the workbench
+    check_root(root)
+    if not 1 <= port <= 65535:
+        raise ValueError(f"a port is a number from 1 to 65535, not {port}")
+    if text is not None and model is None:
         raise ValueError("--text is of a model of Hugging Face; name the model too")
 
     needs("streamlit", "the explorer")
@@ -54,33 +80,33 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
     from workbench.app.server.serve import listen, serve
     from workbench.util.files import check_utf8
 
-    check_utf8(options.root.resolve(), as_text=True)
+    check_utf8(root.resolve(), as_text=True)
 
-    sockets = listen(options.port)  # before the half minute that the libraries may take
-    shown = options.model or options.root
+    sockets = listen(port)  # before the half minute that the libraries may take
+    shown = model or root
     print(f"opening {brief(shown)} …", file=sys.stderr, flush=True)
-    model = None if options.model is None else _opened(options)
+    opened_model = None if model is None else _opened(str(model), text)
 
     def opened(address: str) -> None:
         say(f"explorer of {shown}, for you alone: {address}\nCtrl-C ends it")
         sys.stdout.flush()
-        if not options.headless:
+        if not headless:
             import webbrowser
 
             webbrowser.open(address)
 
-    serve(options.root, sockets, hosts=options.host, opened=opened, model=model)
+    serve(root, sockets, hosts=host, opened=opened, model=opened_model)
 
 
-def _opened(options: argparse.Namespace) -> tuple[str, str | None]:
+def _opened(model: str, text: str | Path | None) -> tuple[str, str | None]:
     """The model and text as the explorer is told them, which is loaded here, so that what is wrong is said at once."""
     from workbench.runs import open_model
     from workbench.util.files import is_run
 
-    folder = Path(options.model).expanduser()
+    folder = Path(model).expanduser()
     if is_run(folder):
         raise ValueError(f"{folder} is a run folder; `workbench explore --root {folder.parent}` shows it")
-    source = str(folder.resolve()) if folder.exists() else options.model
-    text = None if options.text is None else str(options.text.resolve())
-    open_model(source, text)
-    return source, text
+    source = str(folder.resolve()) if folder.exists() else model
+    resolved = None if text is None else str(Path(text).resolve())
+    open_model(source, resolved)
+    return source, resolved

@@ -20,11 +20,11 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, _: list[str]) -> None:
-    from workbench.sharing import export, export_hugging_face
-    from workbench.sharing.hugging_face import is_hugging_face
+    from workbench.sharing import export
+    from workbench.sharing.hugging_face import CODE
 
-    if options.hugging_face or is_hugging_face(options.run):
-        out = export_hugging_face(options.run, options.out)
+    out = export(options.run, options.out, hugging_face=options.hugging_face)
+    if (out / CODE).is_file():
         say(f"exported {out}; AutoModelForCausalLM.from_pretrained({str(out)!r}, trust_remote_code=True) loads it")
     else:
-        say(f"exported {export(options.run, options.out)}; `workbench import` takes it anywhere")
+        say(f"exported {out}; `workbench import` takes it anywhere")

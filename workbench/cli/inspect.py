@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from workbench.cli.fields import parse_fields
-from workbench.cli.options import add_count, add_out, add_quiet, add_runs, add_seed, refuse
-from workbench.cli.output import announce, say, warn
+from workbench.cli.options import add_count, add_json, add_out, add_quiet, add_runs, add_seed, refuse
+from workbench.cli.output import announce, say, show
 from workbench.cli.parser import Commands, Parser, add_command
 from workbench.util.memory import keep_freed
-
-if TYPE_CHECKING:
-    from workbench.report import Report
 
 RUNS_ALONE = ("timeline", "circuit", "geometry", "conditions")
 TEXT_ALONE = ("length", "layers")
@@ -58,6 +54,7 @@ def add(commands: Commands, name: str) -> None:
     )
     add_count(parser, "sequences to draw, per test condition; of a text, the first ones (default: 256)", 256)
     add_seed(parser, "seed of the sequences")
+    add_json(parser)
     add_quiet(parser)
 
 
@@ -83,31 +80,19 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
         raise ValueError(f"unrecognised argument '--{unknown}'; settings are given as --NAME.SETTING, see --help")
     keep_freed()
     announce("measuring", options.runs, options.quiet)
-    names = ("out", "n", "seed", "only", "export", "width")
-    shared = {name: getattr(options, name) for name in names}
-    shared |= {"settings": settings, "progress": not options.quiet}
-    report = _of_runs(options, shared) if options.text is None else _of_models(options, shared)
-    say(report.summary)
-    say(f"report: {report.html}")
-    if report.figures:
-        say(f"figures: {len(report.figures)} files in {report.figures[0].parent}")
-
-
-def _of_runs(options: argparse.Namespace, shared: dict[str, Any]) -> Report:
     from workbench.report import inspect
-    from workbench.runs import run_folders
     from workbench.runs.config import parse_conditions
 
-    refuse(options, TEXT_ALONE, "is of models that are measured on a text; give --text FILE too")
-    folders, passed_over = run_folders(options.runs)
-    warn(passed_over)
-    conditions = None if options.conditions is None else parse_conditions(options.conditions)
-    more = {name: getattr(options, name) for name in ("timeline", "circuit", "geometry")}
-    return inspect(folders, conditions=conditions, **more, **shared)
-
-
-def _of_models(options: argparse.Namespace, shared: dict[str, Any]) -> Report:
-    from workbench.report.hugging_face import inspect_text
-
-    refuse(options, RUNS_ALONE, "is of runs, not of models that are measured on a text; leave it or --text out")
-    return inspect_text(options.runs, options.text, length=options.length, layers=options.layers, **shared)
+    names = ("out", "n", "seed", "only", "export", "width", *(RUNS_ALONE if options.text is None else TEXT_ALONE))
+    shared = {name: getattr(options, name) for name in names}
+    if options.text is None:
+        refuse(options, TEXT_ALONE, "is of models that are measured on a text; give --text FILE too")
+        shared["conditions"] = options.conditions and parse_conditions(options.conditions)
+    else:
+        refuse(options, RUNS_ALONE, "is of runs, not of models that are measured on a text; leave it or --text out")
+    report = inspect(options.runs, text=options.text, settings=settings, progress=not options.quiet, **shared)
+    show(report, options)
+    if not options.json:
+        say(f"report: {report.html}")
+        if report.figures:
+            say(f"figures: {len(report.figures)} files in {report.figures[0].parent}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from workbench.cli.output import say
 from workbench.cli.parser import Commands, add_command
+from workbench.util.lookup import lookup
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -23,12 +24,20 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
-    if options.what is None:
+    say(listed(options.what))
+
+
+def listed(what: str | None = None) -> str:
+    """What exists, with every setting: the text for one of `LISTED`; without it, what there is to list.
+
+    Raises:
+        ValueError: if there is no such kind of thing.
+    """
+    if what is None:
         width = max(map(len, LISTED))
-        say("\n".join(f"workbench list {what:{width}}  {summary}" for what, (summary, _) in LISTED.items()))
-        return
-    _, describe = LISTED[options.what]
-    say(describe())
+        return "\n".join(f"workbench list {name:{width}}  {summary}" for name, (summary, _) in LISTED.items())
+    _, describe = lookup(LISTED, what, "list")
+    return describe()
 
 
 def _presets() -> str:

@@ -38,22 +38,38 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, _: list[str]) -> None:
+    path = new(options.kind, options.name, options.out)
+    say(f"wrote {path}; next: {NEXT[options.kind].format(name=options.name, file=path)}")
+
+
+def new(kind: str, name: str, out: str | Path | None = None) -> Path:
+    """Write the file of a part of your own, with a small example that works; returns its path.
+
+    Args:
+        kind: one of `NEXT`.
+        name: the part's name, such as modular_addition.
+        out: the file; by default NAME.py.
+
+    Raises:
+        ValueError: if there is no such kind, the name cannot be a part's or is taken, or the file is there.
+    """
     from workbench.util.files import check_free, write_atomically
+    from workbench.util.lookup import lookup
     from workbench.util.plugins import KINDS
 
-    name = options.name
+    lookup(NEXT, kind, "kind of part")
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise ValueError(f"a part's name is of small letters, digits and _, such as modular_addition, not {name!r}")
-    path = options.out or Path(f"{name}.py")
+    path = Path(out or f"{name}.py")
     if path.suffix != ".py":
         raise ValueError(f"{path} is to be a Python file: give a name that ends in .py")
     check_free(path, file=True)
-    where = next(kind for kind in KINDS.values() if kind.words.endswith(options.kind))
+    where = next(each for each in KINDS.values() if each.words.endswith(kind))
     if name in getattr(import_module(where.module), where.table):
         raise ValueError(f"{where.words} {name!r} exists already; give another name")
-    template = (files("workbench.cli.templates") / f"{options.kind}.py").read_text(encoding="utf-8")
+    template = (files("workbench.cli.templates") / f"{kind}.py").read_text(encoding="utf-8")
     words = "".join(part.capitalize() for part in name.split("_"))
     text = template.replace("template_name", name).replace("TemplateName", words)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text.encode())
-    say(f"wrote {path}; next: {NEXT[options.kind].format(name=name, file=path)}")
+    return path

@@ -61,6 +61,10 @@ def add_workers(parser: ArgumentParser, text: str, default: int | None = None) -
     parser.add_argument("--workers", type=int, default=default, metavar="N", help=text)
 
 
+def add_json(parser: ArgumentParser, of: str = "") -> None:
+    parser.add_argument("--json", action="store_true", help=f"{of}print the result with every number as JSON instead")
+
+
 def add_quiet(parser: ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
 

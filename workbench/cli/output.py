@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.util.messages import brief, harmless
 
@@ -73,6 +74,11 @@ def path_error(error: OSError) -> str:
 def say(text: object = "") -> None:
     """Print text, whoever wrote parts of it: control characters are spelt out."""
     print("\n".join(map(harmless, str(text).split("\n"))))
+
+
+def show(result: Any, options: Namespace) -> None:
+    """Print a result in words, or with `--json` as the JSON that it gives of itself."""
+    say(result.json() if options.json else result.says)
 
 
 def say_received(run: Run) -> None:

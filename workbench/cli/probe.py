@@ -5,15 +5,11 @@ from __future__ import annotations
 import argparse
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from workbench.cli.fields import parse_fields
-from workbench.cli.options import add_count, add_out, add_quiet, add_runs, add_seed
-from workbench.cli.output import announce, say, warn
+from workbench.cli.options import add_count, add_json, add_out, add_quiet, add_runs, add_seed
+from workbench.cli.output import announce, say, show
 from workbench.cli.parser import Commands, Parser, add_command
-
-if TYPE_CHECKING:
-    from workbench.probes import Answer
 
 DECIDED_BY_THE_PRESET = ("label", "points")  # settings of a probe that cannot be given
 
@@ -50,6 +46,7 @@ def add(commands: Commands, name: str) -> None:
     )
     parser.add_argument("--no-causal", action="store_true", help="do not test what is decodable")
     add_text(parser)
+    add_json(parser)
     add_quiet(parser)
 
 
@@ -64,7 +61,7 @@ def add_text(parser: Parser) -> None:
 def run(options: argparse.Namespace, fields: list[str]) -> None:
     announce("probing", options.runs, options.quiet)
     from workbench.probes import ask
-    from workbench.probes.report import save, text
+    from workbench.probes.report import probe
     from workbench.util.files import check_free
 
     settings = parse_fields(fields)
@@ -74,29 +71,17 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
         raise ValueError(f"unrecognised argument '--{unknown}'; see `workbench probe --help`")
     if options.out is not None:
         check_free(options.out)
-    shared = {name: getattr(options, name) for name in ("positions", "n", "kind", "seed", "seeds")}
-    shared |= {**settings, "progress": not options.quiet}
-    answers = _of_runs(options, shared) if options.text is None else _of_models(options, shared)
-    say("\n\n".join(map(text, answers)))
-    if options.out is not None:
-        save(answers, options.out)
-        say(f"\nfigures and numbers: {options.out}")
-
-
-def _of_runs(options: argparse.Namespace, shared: dict[str, Any]) -> list[Answer]:
-    from workbench.probes.report import ask_all
-    from workbench.runs import run_folders
-
-    if options.length is not None:
+    if options.text is None and options.length is not None:
         raise ValueError("--length is of models that are probed on a text; give --text FILE too")
-    folders, passed_over = run_folders(options.runs)
-    warn(passed_over)
-    return ask_all(folders, options.preset, step=options.step, causal=not options.no_causal, **shared)
-
-
-def _of_models(options: argparse.Namespace, shared: dict[str, Any]) -> list[Answer]:
-    from workbench.probes.text import ask_text
-
-    if options.step is not None:
+    if options.text is not None and options.step is not None:
         raise ValueError("--step is of runs, not of models that are probed on a text; leave it or --text out")
-    return ask_text(options.runs, options.preset, options.text, length=options.length, **shared)
+    own = (
+        {"step": options.step, "causal": not options.no_causal} if options.text is None else {"length": options.length}
+    )
+    shared = {name: getattr(options, name) for name in ("text", "positions", "n", "kind", "seed", "seeds")}
+    answers = probe(options.runs, options.preset, progress=not options.quiet, **shared, **own, **settings)
+    show(answers, options)
+    if options.out is not None:
+        answers.save(options.out)
+        if not options.json:
+            say(f"\nfigures and numbers: {options.out}")

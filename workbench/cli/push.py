@@ -19,7 +19,5 @@ def add(commands: Commands, name: str) -> None:
 
 def run(options: argparse.Namespace, _: list[str]) -> None:
     from workbench.sharing import push
-    from workbench.sharing.hugging_face import is_hugging_face
 
-    as_model = options.hugging_face or is_hugging_face(options.run)
-    say(f"pushed {push(options.run, options.repo, hugging_face=as_model, private=options.private)}")
+    say(f"pushed {push(options.run, options.repo, hugging_face=options.hugging_face, private=options.private)}")

@@ -19,19 +19,18 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, _: list[str]) -> int:
-    from workbench.runs import load_run
-    from workbench.training import resume, resume_seeds, stacked
-    from workbench.training.finetune import resume_finetune
-    from workbench.training.finetune_config import is_finetuning
+    from workbench.runs import WEIGHTS
+    from workbench.training.finetune_config import Finetuned, is_finetuning
+    from workbench.training.resume_any import resume
 
-    shown = {"progress": not options.quiet, "tensorboard": options.tensorboard}
     if is_finetuning(options.run):
         refuse(options, ("tensorboard",), "is of runs that `workbench train` makes; leave it out")
-        return say_finetuned(resume_finetune(options.run, progress=not options.quiet))
-    if stacked(options.run):
-        return say_trained(resume_seeds(options.run, **shown), options.run)
-    was_finished = load_run(options.run).finished
-    resumed = resume(options.run, **shown)
+    was_finished = (options.run / WEIGHTS).is_file()
+    resumed = resume(options.run, progress=not options.quiet, tensorboard=options.tensorboard)
+    if isinstance(resumed, Finetuned):
+        return say_finetuned(resumed)
+    if isinstance(resumed, list):
+        return say_trained(resumed, options.run)
     if not was_finished:
         return say_trained([resumed])
     say(f"{options.run} is finished; there is nothing to resume")

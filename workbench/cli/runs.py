@@ -5,15 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.cli.options import add_root, add_where, check_root, refuse
+from workbench.cli.options import add_json, add_root, add_where, check_root, refuse
 from workbench.cli.output import say, warn
 from workbench.cli.parser import Commands, add_command
+from workbench.util.settings import as_json
 
 if TYPE_CHECKING:
     import pandas as pd
+    import plotly.graph_objects as go
+
+    from workbench.runs import Run
 
 COLUMNS = ("run", "task.name", "variants", "seed", "status", "step", "accuracy", "loss", "seconds", "tokens_per_second")
 SPARE = ("tokens_per_second", "seconds", "loss", "step", "variants", "seed")  # left out in this order for want of room
@@ -34,57 +39,117 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument("--sort", metavar="COLUMN", help="such as accuracy, seconds, model.n_layers")
     parser.add_argument("--compare", action="store_true", help="what differs between them, and what came of it")
     parser.add_argument("--csv", action="store_true", help="as CSV: every setting and figure, or --compare's")
+    add_json(parser)
     parser.add_argument("--delete", action="store_true", help="delete them, after asking")
     parser.add_argument("--yes", action="store_true", help="with --delete: do not ask")
 
 
 def run(options: argparse.Namespace, _: list[str]) -> None:
     from workbench.cli.terminal_table import print_table
-    from workbench.runs import load_run
     from workbench.runs.listing import compare
 
     check_root(options.root)
     if options.delete and not (options.runs or options.where):
         raise ValueError("no run was named to be deleted; name some, or say which with --where")
+    if options.json:
+        refuse(options, ("compare", "csv"), "prints something else than --json; leave one of the two out")
     if options.delete:
-        refuse(options, ("sort", "compare", "csv"), "shows runs, and --delete deletes them; leave one of the two out")
+        shows = ("sort", "compare", "csv", "json")
+        refuse(options, shows, "shows runs, and --delete deletes them; leave one of the two out")
     else:
         refuse(options, ("yes",), "is of deleting; give --delete too")
-    frame, problems = _chosen(options)
-    folders = [options.root / name for name in frame["run"]]
+    listed = runs_table(options.root, options.runs, where=options.where, sort=options.sort)
+    frame = listed.frame
     if options.delete:
-        _delete(folders, options.yes)
+        _delete([options.root / name for name in frame["run"]], options.yes)
     elif options.compare:
-        compared = compare([load_run(folder) for folder in folders]).reset_index(names="")
+        compared = compare(listed.runs()).reset_index(names="")
         say(compared.to_csv(index=False).rstrip()) if options.csv else print_table(compared)
+    elif options.json:
+        say(listed.json())
     elif options.csv:
         say(frame.to_csv(index=False).rstrip())
     elif len(frame):
         print_table(frame[list(COLUMNS)], SPARE)
     else:
         say(f"no run under {options.root} meets that" if options.where else f"there is no run under {options.root}")
-    if not (options.runs or options.delete or options.compare):
-        for line in (f"cannot be read: {problem}" for problem in problems):
+    if not (options.runs or options.delete or options.compare or options.json):
+        for line in (f"cannot be read: {problem}" for problem in listed.problems):
             warn([line]) if options.csv else say(line)
 
 
-def _chosen(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
-    """A row for each run that is meant, sorted; and why other folders under the root cannot be read."""
+@dataclass(frozen=True)
+class RunsTable:
+    """What `runs_table` returns.
+
+    Attributes:
+        root: the folder.
+        frame: a row for each run, as of `runs.listing.table`.
+        problems: for each folder that cannot be read, why.
+    """
+
+    root: Path
+    frame: pd.DataFrame
+    problems: list[str]
+
+    def runs(self) -> list[Run]:
+        """The runs themselves."""
+        from workbench.runs import load_run
+
+        return [load_run(self.root / name) for name in self.frame["run"]]
+
+    @property
+    def says(self) -> str:
+        """Each run, and how far it is, in a line."""
+        rows = self.frame.to_dict("records")
+        return "\n".join(f"{row['run']}: {row['task.name']}, {row['status']} at step {row['step']}" for row in rows)
+
+    def figure(self) -> go.Figure:
+        """What was logged while they trained."""
+        from workbench import figures
+        from workbench.inspection.learning_curves import learning_curves
+
+        return figures.learning_curves({run.name: learning_curves(run) for run in self.runs()})
+
+    def table(self) -> pd.DataFrame:
+        return self.frame
+
+    def json(self) -> str:
+        """Every setting and figure of each run, and what cannot be read."""
+        return as_json({"runs": self.frame.to_dict("records"), "problems": self.problems})
+
+
+def runs_table(
+    root: str | Path = "runs", names: Sequence[str] = (), *, where: Sequence[str] = (), sort: str | None = None
+) -> RunsTable:
+    """The runs directly under a folder.
+
+    Args:
+        root: the folder.
+        names: these runs alone; by default all.
+        where: conditions on settings and figures, such as `task.name=sorting` or `accuracy>0.9`.
+        sort: a column, such as `accuracy`, `seconds`, `model.n_layers`.
+
+    Raises:
+        ValueError: if there is no such folder, run, setting or column.
+    """
     from workbench.runs import load_run
     from workbench.runs.listing import filtered, in_order, row_of, table
 
-    frame, problems = table(options.root)
-    names = [name.rstrip("/") for name in options.runs]
-    absent = [name for name in names if name not in set(frame["run"])]
-    if absent:
-        row_of(load_run(options.root / absent[0]))  # raises with what is wrong with it
-        raise ValueError(f"there is no run {absent[0]} directly under {options.root}")
-    if names:
-        frame = frame[frame["run"].isin(names)]
-    frame = filtered(frame, options.where) if len(frame) else frame
-    if options.sort and len(frame):
-        frame = in_order(frame, options.sort)
-    return frame, problems
+    root = Path(root)
+    check_root(root)
+    frame, problems = table(root)
+    wanted = [name.rstrip("/") for name in names]
+    if absent := [name for name in wanted if name not in set(frame["run"])]:
+        row_of(load_run(root / absent[0]))  # raises with what is wrong with it
+        raise ValueError(f"there is no run {absent[0]} directly under {root}")
+    if wanted:
+        frame = frame[frame["run"].isin(wanted)]
+    if len(frame):
+        frame = filtered(frame, where)
+    if sort and len(frame):
+        frame = in_order(frame, sort)
+    return RunsTable(root, frame, problems)
 
 
 def _delete(folders: Sequence[Path], yes: bool) -> None:

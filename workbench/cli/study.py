@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.cli.options import add_out, add_quiet, add_workers, refuse
-from workbench.cli.output import FAILED, INTERRUPTED, complain, say, warn
+from workbench.cli.options import add_json, add_out, add_quiet, add_workers, refuse
+from workbench.cli.output import FAILED, INTERRUPTED, complain, say, show, warn
 from workbench.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
-    from workbench.studies import Result, Study
+    from workbench.studies import Study
 
 ACTIONS = {
     "list": ("root",),
     "show": ("root",),
-    "run": ("all", "scale", "seeds", "root", "workers", "ray", "model", "text"),
+    "run": ("all", "scale", "seeds", "root", "workers", "ray", "model", "text", "json"),
     "gpu": ("root", "out", "minutes", "dry_run"),
     "report": ("root", "out"),
     "zoo": ("root", "out"),
@@ -60,6 +60,7 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument("--text", metavar="FILE", help="run, scale paper: the text that it is fine-tuned on")
     parser.add_argument("--minutes", type=float, default=8.0, help="gpu: when training stops and saves (default: 8)")
     parser.add_argument("--dry-run", action="store_true", help="gpu: tiny models on the CPU, to try what it does")
+    add_json(parser, "run: ")
     add_quiet(parser)
 
 
@@ -118,6 +119,8 @@ def _run(options: argparse.Namespace) -> int | None:
 
     given = {name: value for name in ("model", "text") if (value := getattr(options, name)) is not None}
     studies = _to_run(options, given)
+    if options.json and len(studies) > 1:
+        raise ValueError(f"--json prints one result, and these are {len(studies)} studies; name one")
     failed = []
     for name, (folder, study) in studies.items():
         if not options.quiet:
@@ -143,7 +146,7 @@ def _run(options: argparse.Namespace) -> int | None:
         if result is None:
             say("stopped; the same command goes on")
             return INTERRUPTED
-        say("\n".join(told(result)))
+        show(result, options)
     return complain(f"failed: {', '.join(failed)}; the same command tries again", FAILED) if failed else None
 
 
@@ -190,14 +193,6 @@ def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> dict[str, 
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     return studies
-
-
-def told(result: Result) -> list[str]:
-    """A result in a few lines."""
-    from workbench.judgement.words.studies import sentence
-
-    lines = [f"{result.name}, {result.scale}: {result.verdict.value}"]
-    return lines + [f"  {outcome.verdict}: {sentence(outcome)}" for outcome in result.outcomes]
 
 
 def _gpu(options: argparse.Namespace) -> int | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.cli.output import INTERRUPTED, say
-from workbench.cli.study import told
 
 if TYPE_CHECKING:
     from workbench.studies import Study
@@ -44,7 +43,7 @@ def next_row(options: argparse.Namespace) -> int | None:
             if result is None:
                 say(f"{name} was stopped after {options.minutes:g} min; the same command goes on")
                 return INTERRUPTED
-            say("\n".join(told(result)))
+            say(result.says)
     return None
 
 

@@ -25,7 +25,7 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument("--against", metavar="GROUP", help="the values of --by of one group, such as 'standard, 2'")
     add_where(parser, "CONDITION", "leave out runs that do not meet it, such as task.n=32")
     form = parser.add_mutually_exclusive_group()
-    for each in ("latex", "markdown", "csv"):
+    for each in ("latex", "markdown", "csv", "json"):
         form.add_argument(f"--{each}", dest="form", action="store_const", const=each, help=f"as {each}")
 
 
@@ -33,20 +33,11 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
     import pandas as pd
 
     from workbench.cli.terminal_table import print_table
-    from workbench.report.results_table import FORMATS, results_table, shown
-    from workbench.runs import load_run
-    from workbench.runs.expand_paths import run_folders
+    from workbench.report.results_table import shown, table
 
-    folders, passed_over = run_folders(options.runs)
-    runs = [load_run(folder) for folder in folders]
-    by = [name.strip() for name in options.by.split(",") if name.strip()]
-    frame = results_table(runs, by, options.metric, options.against, options.where)
-    headings, rows = shown(frame, options.metric)
-    if options.form == "csv":
-        say(frame.to_csv(index=False).rstrip())
-    elif options.form is not None:
-        say(FORMATS[options.form](headings, rows))
-    else:
+    results = table(options.runs, options.by, options.metric, options.against, options.where)
+    if options.form is None:
+        headings, rows = shown(results.frame, results.metric)
         print_table(pd.DataFrame(rows, columns=headings))
-        for line in passed_over:
-            say(line)
+    else:
+        say(results.text(options.form))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+from torch import nn
 
-from workbench import runs
 from workbench.figures.for_paper import INCHES
-from workbench.inspection import Inspected, Settings, inspect_run, labels
+from workbench.inspection import Inspected, Result, Settings, inspect_model, inspect_run, labels
 from workbench.inspection.findings import findings
 from workbench.inspection.geometry import Geometry
 from workbench.inspection.geometry import geometry as run_geometry
@@ -26,13 +26,15 @@ from workbench.report.geometry import geometry_section
 from workbench.report.numbers import FILES, PAGE, only_report, write_comparisons, write_numbers
 from workbench.report.over_training import timeline_section
 from workbench.report.page import page
-from workbench.report.sections import sections
+from workbench.report.sections import Section, sections
 from workbench.report.table import Row, all_columns, claim_lines, rows, summarise
+from workbench.runs import Run, open_runs
 from workbench.runs.config import check_condition, condition_in_words
 from workbench.util.files import files_replaced, write_atomically
 from workbench.util.lookup import lookup
+from workbench.util.settings import as_json
 
-__all__ = ["FILES", "FORMATS", "Report", "inspect", "write"]
+__all__ = ["FILES", "FORMATS", "Report", "inspect", "inspect_runs", "write"]
 
 
 class Asked(NamedTuple):
@@ -48,12 +50,13 @@ NOTHING_ASKED = Asked([], [], {})
 
 @dataclass(frozen=True)
 class Report:
-    """The results of `inspect` and the files that it wrote.
+    """The results of `inspect`: `report["entropy"]` of one run, `report.inspected` of several; and the files it wrote.
 
     Attributes:
         inspected: the measurements, run by run.
-        summary: the table as text.
-        html: the page's file.
+        says: the findings, and the table as text.
+        html: the page's file; None where nothing was written.
+        sections: what is drawn.
         timelines: every run over training, if that was wanted.
         circuits: the circuit of every run, if that was wanted.
         geometries: the geometry of many sequences together of every run by its name, if that was wanted.
@@ -63,8 +66,9 @@ class Report:
     """
 
     inspected: list[Inspected]
-    summary: str
-    html: Path
+    says: str
+    html: Path | None
+    sections: list[Section]
     timelines: list[Timeline]
     circuits: list[RunCircuit]
     geometries: dict[str, Geometry]
@@ -72,9 +76,59 @@ class Report:
     over_seeds: list[OverSeeds]
     figures: list[Path]
 
+    def __getitem__(self, name: str) -> Result:
+        """What an instrument or mechanism measured of the run, if it is one. Raises ValueError if there is no such."""
+        if len(self.inspected) > 1:
+            raise ValueError(
+                f"{len(self.inspected)} runs were measured: say which, as in report.inspected[0][{name!r}]"
+            )
+        return self.inspected[0][name]
 
-def inspect(
-    paths: Sequence[str | Path],
+    def figure(self, name: str | None = None) -> Any:
+        """The first figure of an instrument, or of the section whose heading is `name`; by default of the first one."""
+        shown = [section for section in self.sections if section.drawn or section.drawing is not None]
+        drawn = {section.measure or section.title: [*section.drawn, section.drawing][0] for section in shown}
+        return lookup(drawn, next(iter(drawn), "") if name is None else name, "figure of this report")
+
+    def table(self) -> pd.DataFrame:
+        """Every number: a row for each value, with the run's name, the measurement's, and the interval."""
+        numbers = [(one.name, stem, measured) for one in self.inspected for stem, measured in one.all().items()]
+        return pd.concat([each.frame().assign(run=run, measurement=stem) for run, stem, each in numbers])
+
+    def json(self) -> str:
+        """What it says, and every number of every run."""
+        numbers = {one.name: {stem: each.to_dict() for stem, each in one.all().items()} for one in self.inspected}
+        return as_json({"says": self.says, "measurements": numbers})
+
+
+def inspect(given: Any, on: Any = None, *, text: str | Path | None = None, **options: Any) -> Report:
+    """Measure runs, models of Hugging Face on a text, or a model in memory, and write a report.
+
+    Args:
+        given: runs, run folders or folders of runs; with `text` models of Hugging Face, each a folder or a name on the
+            hub: one or several, side by side. With `on` a model in memory, as for `inspect_model`.
+        on: of a model in memory: a task whose vocabulary is the model's, or token sequences, as `inspect_model`.
+        text: of models of Hugging Face: a text file in UTF-8.
+        options: as for `inspect_runs`; with `text` as for `report.hugging_face.inspect_text`; with `on` as for
+            `inspection.inspect_model`, and `out`, without which nothing is written.
+
+    Raises:
+        ValueError: if a model in memory is given without `on`, or as those raise it.
+    """
+    if on is not None:
+        out = options.pop("out", None)
+        return write([inspect_model(given, on, **options)], out)
+    if isinstance(given, nn.Module):
+        raise ValueError("a model in memory is measured on something: give token sequences, or a task, after it")
+    if text is None:
+        return inspect_runs(given, **options)
+    from workbench.report.hugging_face import inspect_text  # which imports this room
+
+    return inspect_text([given] if isinstance(given, str | Path) else given, text, **options)
+
+
+def inspect_runs(
+    paths: str | Path | Run | Sequence[str | Path | Run],
     *,
     out: str | Path | None = None,
     n: int = 256,
@@ -95,7 +149,7 @@ def inspect(
     example; groups of several seeds are compared over their seeds.
 
     Args:
-        paths: run folders.
+        paths: runs, run folders, or folders of runs; one or several.
         out: where the report goes; by default `inspection` in the first run's folder.
         n: sequences to draw for each of the task's test conditions; distinct ones are measured.
         seed: seed of those sequences; they come from other streams than training's.
@@ -116,7 +170,7 @@ def inspect(
             checkpoints. Nothing is written then.
     """
     check(n, export, width)
-    opened = [runs.load_run(path) for path in paths]
+    opened = open_runs(paths)
     for run in opened:
         run.log()  # raises where it is damaged, of which the report would tell only after all was measured
         for condition in conditions or ():
@@ -135,21 +189,23 @@ def inspect(
         return write_report(folder, inspected, asked, (export, width), how_made)
 
 
-def write(inspected: Sequence[Inspected], out: str | Path) -> Report:
+def write(inspected: Sequence[Inspected], out: str | Path | None) -> Report:
     """Write up what was inspected already: the page, and every number under `data/`.
 
     Args:
         inspected: results of `inspect_run` or `inspect_model`, under different names.
-        out: the folder.
+        out: the folder; None to write nothing.
 
     Raises:
         ValueError: if nothing was measured, two have one name, or the folder cannot be made. Nothing is written then.
     """
     if not any(one.results for one in inspected):
         raise ValueError("there is nothing to write up: nothing was measured")
-    folder = Path(out)
-    with only_report(folder, [one.name for one in inspected]):
-        return write_report(folder, list(inspected), NOTHING_ASKED, ((), None), "sequences as given to the inspection")
+    how_made = "sequences as given to the inspection"
+    if out is None:
+        return write_report(None, list(inspected), NOTHING_ASKED, ((), None), how_made)
+    with only_report(Path(out), [one.name for one in inspected]):
+        return write_report(Path(out), list(inspected), NOTHING_ASKED, ((), None), how_made)
 
 
 def check(n: int, export: Sequence[str], width: str | None) -> None:
@@ -161,7 +217,7 @@ def check(n: int, export: Sequence[str], width: str | None) -> None:
         lookup(INCHES, width, "width")
 
 
-def _measure(opened: Sequence[runs.Run], options: Mapping[str, Any]) -> list[Inspected]:
+def _measure(opened: Sequence[Run], options: Mapping[str, Any]) -> list[Inspected]:
     """Every run inspected.
 
     Raises:
@@ -180,13 +236,13 @@ def check_measured(inspected: Sequence[Inspected]) -> None:
 
 
 def write_report(
-    folder: Path,
+    folder: Path | None,
     inspected: list[Inspected],
     asked: Asked,
     export: tuple[Sequence[str], str | None],
     how_made: str,
 ) -> Report:
-    """Numbers, page and figures in a folder, in place of a report's before; the summary for the terminal."""
+    """Numbers, page and figures in a folder, if there is one, in place of a report's before."""
     drawn = [*sections(inspected), *map(circuit_section, asked.circuits), *map(timeline_section, asked.timelines)]
     drawn += [geometry_section(asked.geometries)] if asked.geometries else []
     differences, groups = in_pairs(inspected), over_seeds(inspected)
@@ -195,15 +251,12 @@ def write_report(
     names = [column.name for column in columns]
     measured = [findings(one) for one in seed_groups(inspected) if one.results]
     found = many.sentences(measured, clearest(groups))
-    text = page(
-        inspected,
-        found,
-        (names, table),
-        claim_lines(columns),
-        drawn,
-        (differences, groups),
-        f"{how_made}; n counts distinct ones",
-    )
+    summary = "\n\n".join(["\n".join(found), _summary(columns, table, inspected, differences, groups)])
+    report = Report(inspected, summary, None, drawn, *asked, differences, groups, [])
+    if folder is None:
+        return report
+    counts = f"{how_made}; n counts distinct ones"
+    text = page(inspected, found, (names, table), claim_lines(columns), drawn, (differences, groups), counts)
     with files_replaced(folder, FILES) as place:
         folders = write_numbers(place / "data", inspected, asked.timelines)
         for one in asked.circuits:
@@ -213,9 +266,7 @@ def write_report(
         write_comparisons(place / "data", differences, groups)
         write_atomically(place / PAGE, text.encode())
         files = write_figures(place / "figures", drawn, *export)
-    files = [folder / path.relative_to(place) for path in files]
-    summary = "\n\n".join(["\n".join(found), _summary(columns, table, inspected, differences, groups)])
-    return Report(inspected, summary, folder / PAGE, *asked, differences, groups, files)
+    return replace(report, html=folder / PAGE, figures=[folder / path.relative_to(place) for path in files])
 
 
 def _summary(

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from workbench import figures
+from workbench.circuits import Comparison
+from workbench.circuits.pairs_file import read_pairs, read_rows
 from workbench.circuits.summary import Summary, find_circuit, on_pairs
 from workbench.inspection import Inspected
 from workbench.report.sections import Section
+from workbench.runs import load_run
+from workbench.util.lookup import lookup
+from workbench.util.messages import Notice
 from workbench.util.seeds import generator
+from workbench.util.settings import as_json
 
 PAIRS = 64
 SHOWS = (
@@ -35,12 +45,46 @@ class RunCircuit:
     summary: Summary | None
     why: str = ""
 
+    @property
+    def found(self) -> Summary:
+        """The circuit. Raises ValueError with the reason where there is none."""
+        if self.summary is None:
+            raise ValueError(f"{self.name} has no circuit: {self.why}")
+        return self.summary
+
+    @property
+    def says(self) -> str:
+        """What was found, or why nothing was."""
+        return f"No circuit can be found: {self.why}" if self.summary is None else self.summary.text()
+
+    def figure(self, name: str = "circuit") -> Any:
+        """The `circuit` as a graph; `faithfulness`, what circuits keep by size; or `nodes`, by position."""
+        found = self.found
+        drawn = {
+            "circuit": lambda: figures.circuit(found.circuit, found.scores),
+            "faithfulness": lambda: figures.faithfulness(found.curve, found.without),
+            "nodes": lambda: figures.node_scores(found.nodes, found.nodes_control),
+        }
+        return lookup(drawn, name, "figure of a circuit")()
+
+    def table(self) -> pd.DataFrame:
+        """The score of every edge, its interval, and whether it is in the circuit."""
+        scores = self.found.scores.mean().frame()
+        return scores.assign(in_circuit=scores["edge"].isin(self.found.circuit.names))
+
+    def json(self) -> str:
+        """The circuit, its judgement and every number."""
+        found = self.found
+        numbers = {name: measured.to_dict() for name, measured in found.measurements().items()}
+        judgement = found.judgement.model_dump(mode="json")
+        edges = {name: found.circuit.scores.get(name) for name in found.circuit.names}
+        return as_json({"run": self.name, "edges": edges, "judgement": judgement, "measurements": numbers})
+
     def save(self, folder: Path) -> None:
         """Write the circuit as JSON, Graphviz and SVG, and its numbers; nothing where there is none."""
         if self.summary is not None:
             self.summary.save(folder)
-            drawn = figures.circuit(self.summary.circuit, self.summary.scores)
-            (folder / "circuit.svg").write_text(drawn.svg(), encoding="utf-8")
+            (folder / "circuit.svg").write_text(self.figure().svg(), encoding="utf-8")
 
 
 def run_circuit(one: Inspected, seed: int) -> RunCircuit:
@@ -57,8 +101,54 @@ def circuit_section(one: RunCircuit) -> Section:
     """What was found, in words; the circuit, what circuits keep by size, and heads and MLPs by position."""
     title = f"Circuit: {one.name}"
     if one.summary is None:
-        return Section(title, f"No circuit can be found: {one.why}", [])
-    found = one.summary
-    drawn = [figures.faithfulness(found.curve, found.without), figures.node_scores(found.nodes, found.nodes_control)]
-    text = f"{SHOWS.format(n=PAIRS)}\n\n{found.text()}"
-    return Section(title, text, drawn, figures.circuit(found.circuit, found.scores))
+        return Section(title, one.says, [])
+    drawn = [one.figure(name) for name in ("faithfulness", "nodes", "circuit")]
+    return Section(title, f"{SHOWS.format(n=PAIRS)}\n\n{one.says}", drawn[:2], drawn[2])
+
+
+def circuit(
+    run: Any,
+    kind: str | None = None,
+    *,
+    pairs: str | Path | None = None,
+    n: int | None = None,
+    later: bool = False,
+    metric: str = "logit_difference",
+    method: str = "eap_ig",
+    edges: int | None = None,
+    step: int | None = None,
+    seed: int = 0,
+) -> RunCircuit:
+    """Find which edges of a model carry the answer, on half of some pairs, and test them on the other half.
+
+    Args:
+        run: a run or its folder; with `pairs` a model of Hugging Face: loaded, its folder, or its name on the hub.
+        kind, n, later: what is changed, by default the task's first kind; how many pairs, by default `PAIRS`; and
+            whether the answers behind the first that changes are asked for. Not of a file's pairs.
+        pairs: pairs of texts written by hand, JSON lines or CSV of clean, corrupted, answer, wrong.
+        metric, method: names in `circuits.METRICS` and `circuits.METHODS`.
+        edges: the circuit's size; by default the fewest that keep 90 to 110 %.
+        step: of a run's checkpoint; by default the end.
+        seed: of the pairs.
+
+    Raises:
+        ValueError: if one of these does not exist or does not fit, or there are too few pairs.
+    """
+    draws, control = generator(seed, "circuit"), None
+    of_runs = {"kind": kind, "n": n, "step": step, "later": later or None}
+    if pairs is not None:
+        if given := next((name for name, value in of_runs.items() if value is not None), None):
+            raise ValueError(f"{given} is of a run's own pairs; leave it or pairs out")
+        from workbench.models.pretrained import Pretrained, load_model
+
+        next(read_rows(Path(pairs)), None)  # a file that cannot be read is said before a model is loaded
+        model = run if isinstance(run, Pretrained) else load_model(run, progress=False)
+        comparison = Comparison(model.hooked(), read_pairs(pairs, model), metric, name=model.config.module)
+    else:
+        opened = load_run(run)
+        about: dict[str, Any] = {"kind": kind, "later": later, "metric": metric, "name": opened.name_at(step)}
+        hooked, count = opened.hooked(step), PAIRS if n is None else n
+        comparison, control, why = on_pairs(hooked, opened.task(), count, draws, **about)
+        if control is None:
+            warnings.warn(f"no control: {why}", Notice, stacklevel=2)
+    return RunCircuit(comparison.name, find_circuit(comparison, control, draws, method=method, size=edges))

@@ -4,22 +4,94 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 
+from workbench.figures.style import BLUE, framed
 from workbench.inspection.learning_curves import single, units_of
 from workbench.measurement import Measurement, p_values
 from workbench.measurement.compare_runs import compare_over_seeds, mean_over_runs
 from workbench.measurement.numbers import difference, p_alone, with_interval
-from workbench.runs import Run
+from workbench.runs import Run, open_runs
 from workbench.runs.config import HOW_OFTEN
 from workbench.runs.listing import check_column, filtered, row_of
+from workbench.util.lookup import lookup
 from workbench.util.messages import in_markdown
-from workbench.util.settings import as_text, flat_config
+from workbench.util.settings import as_json, as_text, flat_config
 
 ALIASES = {"model.attention": "variants"}
+
+
+@dataclass(frozen=True)
+class ResultsTable:
+    """What `table` returns.
+
+    Attributes:
+        frame: see `results_table`.
+        by, metric: the settings and the figure of the training log that it is of.
+    """
+
+    frame: pd.DataFrame
+    by: Sequence[str]
+    metric: str
+
+    def table(self) -> pd.DataFrame:
+        return self.frame
+
+    def json(self) -> str:
+        """The metric and the rows."""
+        return as_json({"metric": self.metric, "rows": self.frame.to_dict("records")})
+
+    @property
+    def _groups(self) -> list[str]:
+        return [_words(key) for key in self.frame[list(self.by)].itertuples(index=False)]
+
+    @property
+    def says(self) -> str:
+        """Each group's mean with its interval, and how many seeds it has, in a line."""
+        _, rows = shown(self.frame, self.metric)
+        figures = [row[len(self.by) :] for row in rows]
+        lines = zip(self._groups, figures, strict=True)
+        return "\n".join(f"{group}: {self.metric} {mean}, {n} seeds" for group, (mean, n, *_) in lines)
+
+    def text(self, form: str) -> str:
+        """The table as `csv` or `json`, with every digit, or in one of `FORMATS`, as people read it."""
+        if form in ("csv", "json"):
+            return self.json() if form == "json" else self.frame.to_csv(index=False).rstrip()
+        return lookup(FORMATS, form, "format")(*shown(self.frame, self.metric))
+
+    def figure(self) -> go.Figure:
+        """The mean of each group, with its interval."""
+        mean, low, high = (self.frame[name] for name in ("mean", "low", "high"))
+        bars = {"type": "data", "array": high - mean, "arrayminus": mean - low}
+        figure = go.Figure().add_scatter(x=self._groups, y=mean, error_y=bars, mode="markers", marker={"color": BLUE})
+        subtitle = "means over seeds; whiskers are 95 % intervals"
+        return framed(figure, f"{self.metric} by {', '.join(self.by)}", subtitle, legend=False)
+
+
+def table(
+    runs: str | Path | Run | Sequence[str | Path | Run],
+    by: str | Sequence[str],
+    metric: str = "accuracy",
+    against: str | None = None,
+    where: Sequence[str] = (),
+) -> ResultsTable:
+    """Results by settings: the mean over seeds with its interval.
+
+    Args:
+        runs: runs, run folders, or folders of runs such as a sweep's; one or several.
+        by: settings, as a list or with commas between them; metric, against, where: as of `results_table`.
+
+    Raises:
+        ValueError: as `load_run` and `results_table`.
+    """
+    names = [name.strip() for name in (by.split(",") if isinstance(by, str) else by) if name.strip()]
+    return ResultsTable(results_table(open_runs(runs), names, metric, against, where), names, metric)
 
 
 def results_table(

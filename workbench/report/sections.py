@@ -39,12 +39,13 @@ MOST_PICTURED = 6
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a paragraph, perhaps a drawing, and figures."""
+    """A heading, a paragraph, perhaps a drawing, and figures; and the instrument's name, if it is of one."""
 
     title: str
     text: str
     drawn: list[go.Figure]
     drawing: figures.Drawing | None = None
+    measure: str = ""
 
     @property
     def slug(self) -> str:
@@ -111,7 +112,8 @@ def _measured(name: str, lines: Sequence[SeedGroup]) -> Section | None:
         if name == "entropy" and all(conditions_as_groups(one.members[0].sample.conditions) for one in alike):
             drawn += figures.by_layer_and_group({one.name: _grouped(one, name) for one in alike}, {})
     first = measured[0][name].mean
-    return Section(first.name, f"{first.caption} {_controls_in_words(measured, name)}".strip(), drawn)
+    text = f"{first.caption} {_controls_in_words(measured, name)}".strip()
+    return Section(first.name, text, drawn, measure=name)
 
 
 def controls_of(lines: Sequence[SeedGroup], name: str) -> Controls:

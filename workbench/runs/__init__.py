@@ -1,4 +1,4 @@
-"""Run folders: their files, how they are made, opened and listed.
+"""Run folders: their files, how they are made, opened and listed. As a table: `workbench.runs_table`.
 
 config.json                      every setting that decides the run, strict and versioned
 found.json                       what was found of it, once it was looked at (`report.found`)
@@ -12,7 +12,7 @@ resume/stack.json                the seeds that are trained together with this o
 from __future__ import annotations
 
 from workbench.runs.config import RunConfig, even_mixture, make_objective, make_task, parse_config
-from workbench.runs.expand_paths import run_folders
+from workbench.runs.expand_paths import open_runs, run_folders
 from workbench.runs.folder import (
     CONFIG,
     LONGEST_CONFIG,
@@ -70,6 +70,7 @@ __all__ = [
     "make_task",
     "noted",
     "open_model",
+    "open_runs",
     "parse_config",
     "read_log",
     "run_folders",

@@ -55,20 +55,20 @@ class Chaser(Recipe):
 COMPILED: dict[str, type[Recipe]] = {"sorter": Sorter, "chaser": Chaser}
 
 
-def compile_run(name: str, out: str | Path, settings: Mapping[str, Any] | None = None) -> Run:
+def compile_run(name: str, out: str | Path, settings: Mapping[str, Any] | None = None, **more: Any) -> Run:
     """Write a compiled model as a run folder.
 
     Args:
         name: one of `COMPILED`.
         out: the run folder to make.
-        settings: the settings of that recipe.
+        settings, more: the settings of that recipe, as a mapping or by name.
 
     Raises:
         ValueError: in one line, if there is no such model, a setting is wrong, or `out` is taken.
     """
     kind = lookup(COMPILED, name, "compiled model")
     try:
-        recipe = kind(**settings or {})
+        recipe = kind(**{**(settings or {}), **more})
     except ValidationError as error:
         raise ValueError(f"{name}: {first_problem(error, kind)}") from None
     model, task = recipe.make()

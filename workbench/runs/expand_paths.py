@@ -1,11 +1,29 @@
-"""The run folders that paths on a command line mean: each path itself, or the runs in it if it is a folder of runs."""
+"""The runs that paths mean: each path itself, or the runs in it if it is a folder of runs."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from workbench.runs.folder import CONFIG, scan_runs
+from workbench.runs.folder import CONFIG, Run, load_run, scan_runs
+from workbench.util.messages import Notice
+
+
+def open_runs(given: str | Path | Run | Sequence[str | Path | Run]) -> list[Run]:
+    """The runs that are given, one or several: as runs, run folders, or folders of runs.
+
+    A `Notice` is warned of for each path that `run_folders` passes over.
+
+    Raises:
+        ValueError: as `load_run`.
+    """
+    several = [given] if isinstance(given, str | Path | Run) else given
+    opened = {one.path: one for one in several if isinstance(one, Run)}
+    folders, passed_over = run_folders([one.path if isinstance(one, Run) else one for one in several])
+    for line in passed_over:
+        warnings.warn(line, Notice, stacklevel=3)
+    return [opened.get(folder) or load_run(folder) for folder in folders]
 
 
 def run_folders(paths: Sequence[str | Path]) -> tuple[list[Path], list[str]]:

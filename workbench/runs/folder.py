@@ -254,13 +254,15 @@ def _is_row(row: Any) -> bool:
 
 
 @in_one_line()
-def load_run(path: str | Path) -> Run:
-    """Open a run folder, finished or not. It may come from a stranger: nothing in it is executed.
+def load_run(path: str | Path | Run) -> Run:
+    """Open a run folder, finished or not. It may come from a stranger: nothing in it is executed. A run is returned.
 
     Raises:
         ValueError: in one line, if the folder, its config or its final weights are missing or damaged; if a link in the
             folder leads out of it, or its task reads files that it may not read (see `tasks.check_files`).
     """
+    if isinstance(path, Run):
+        return path
     path = Path(path)
     if not path.is_dir():
         raise ValueError(f"there is no run folder {path}; `workbench train PRESET --out {path}` makes one")

@@ -16,6 +16,7 @@ from typing import IO
 
 from workbench.runs import CHECKPOINTS, Run, load_run
 from workbench.sharing.contents import MAX_FILES, README, accept, allowed, names_in, refuse_tasks_with_files, refusing
+from workbench.sharing.hugging_face import export_hugging_face, is_hugging_face
 from workbench.sharing.model_card import card
 from workbench.sharing.verify import verify
 from workbench.util.files import check_free, new_file, new_folder
@@ -26,7 +27,7 @@ _END = struct.Struct("<4s4H2LH")  # the record at the end of a zip
 _DIRECTORY_ENTRY = 512  # bytes of a zip's list that a file of a run can need, with room to spare
 
 
-def export(run: Run | str | Path, out: str | Path, *, repo_id: str | None = None) -> Path:
+def export(run: Run | str | Path, out: str | Path, *, hugging_face: bool = False, repo_id: str | None = None) -> Path:
     """Write a finished run, with a model card, as a folder, or as a zip if `out` ends in .zip.
 
     The same run gives the same bytes on every machine. All of the run is read first, so that a damaged run is not
@@ -35,12 +36,15 @@ def export(run: Run | str | Path, out: str | Path, *, repo_id: str | None = None
     Args:
         run: the run or its folder.
         out: what to write; it must not exist yet.
+        hugging_face: write what `export_hugging_face` does; always so of a fine-tuned model.
         repo_id: the repository that the model card says to pull from.
 
     Raises:
         ValueError: if the run is not finished, damaged or too large, if its task reads files, or if `out` is taken.
     """
-    run = run if isinstance(run, Run) else load_run(run)
+    if hugging_face or (not isinstance(run, Run) and is_hugging_face(Path(run))):
+        return export_hugging_face(run, out, repo_id=repo_id)
+    run = load_run(run)
     out = Path(out)
     check_free(out)
     if not run.finished:

@@ -12,7 +12,7 @@ from typing import Any
 from workbench.runs import CONFIG, METRICS, Run
 from workbench.sharing.archive import export, receive
 from workbench.sharing.contents import LONGEST_MESSAGE, accept, allowed, refusing
-from workbench.sharing.hugging_face import CODE, export_hugging_face
+from workbench.sharing.hugging_face import CODE
 from workbench.util.files import check_free
 from workbench.util.messages import brief
 
@@ -37,7 +37,7 @@ def push(
     Args:
         run: the run or its folder.
         repo_id: `OWNER/NAME`.
-        hugging_face: upload what `export_hugging_face` writes, which takes fine-tuned models too.
+        hugging_face: upload what `export_hugging_face` writes; always so of a fine-tuned model.
         token: an access token of the Hub; by default the one that `hf auth login` has saved, or `HF_TOKEN`.
         private: make the repository private. An existing public repository is then refused.
         client: an `HfApi`, or a stand-in for it.
@@ -48,14 +48,13 @@ def push(
     """
     _check_name(repo_id)
     client = client if client is not None else _client(token)
-    write = export_hugging_face if hugging_face else export
     with tempfile.TemporaryDirectory(prefix="workbench-") as temporary:
-        folder = write(run, Path(temporary) / "run", repo_id=repo_id)
+        folder = export(run, Path(temporary) / "run", hugging_face=hugging_face, repo_id=repo_id)
         with _asking(repo_id):
             # None leaves it to the owner's default, which for some organisations is private.
             client.create_repo(repo_id, token=token, private=private or None, exist_ok=True)
             info = client.model_info(repo_id, token=token)
-        there = _replaceable(info, repo_id, private, CODE if hugging_face else METRICS)
+        there = _replaceable(info, repo_id, private, CODE if (folder / CODE).exists() else METRICS)
         outdated = [name for name in there if not (folder / name).exists()] or None
         upload = {"repo_id": repo_id, "folder_path": folder, "token": token, "delete_patterns": outdated}
         with _asking(repo_id):

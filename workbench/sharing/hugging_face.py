@@ -99,7 +99,7 @@ def export_hugging_face(source: Run | str | Path, out: str | Path, *, repo_id: s
         if of_hugging_face:
             _write_model(Path(str(source)), folder)
         else:
-            _write_run(source if isinstance(source, Run) else load_run(source), folder)
+            _write_run(load_run(source), folder)
         (folder / README).write_text(CARD.format(place=repo_id or "PATH"), encoding="utf-8")
     return out
 

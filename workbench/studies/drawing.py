@@ -43,10 +43,16 @@ class Drawing:
     optional: bool = False
 
     def __call__(self, groups: Groups) -> Figure | None:
+        """The figure; None where it is optional and nothing was measured."""
+        return None if self.optional and not self._lines(groups) else self.figure(groups)
+
+    def figure(self, groups: Groups) -> Figure:
+        """The figure. Raises ValueError if nothing was measured, or it has dims that are not settled."""
         lines = self._lines(groups)
-        if not lines:
-            return None
         quantity = self.quantity if isinstance(self.quantity, str) else next(iter(self.quantity.values()))
+        if not lines:
+            lookup({name: None for own in groups.values() for name in own}, quantity, "quantity")
+            raise ValueError(f"{quantity} was measured of none of {', '.join(self.only or groups)}")
         place = _place(self.at, next(iter(lines.values())))
         if self.across:
             return self._along_setting({name: line.select(**place) for name, line in lines.items()})
@@ -62,7 +68,7 @@ class Drawing:
         return by_dim(at_place, quantity, self.title, self.y or quantity)
 
     def _lines(self, groups: Groups) -> Lines:
-        """The name of a line or bar -> what it shows. Raises ValueError where nothing was measured, unless optional."""
+        """The name of a line or bar -> what it shows; none where nothing was measured."""
         named = {name: own for name, own in groups.items() if not self.only or _parts(name)[0] in self.only}
         named |= {name: groups[name] for name in self.only if name in groups}
         if self.most:
@@ -73,10 +79,6 @@ class Drawing:
         else:
             own = next(iter(named.values()), {})
             lines = {name: own[each] for name, each in self.quantity.items() if each in own}
-        if not lines and not self.optional:
-            wanted = self.quantity if isinstance(self.quantity, str) else next(iter(self.quantity.values()))
-            lookup({name: None for own in groups.values() for name in own}, wanted, "quantity")
-            raise ValueError(f"{wanted} was measured of none of {', '.join(self.only or groups)}")
         return lines
 
     def _along_setting(self, lines: Lines) -> Figure:

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from workbench.judgement.contrast import Outcome, Verdict, together
 from workbench.judgement.tuning import Tried, Tuning
+from workbench.judgement.words.studies import sentence
 from workbench.measurement import Measurement
-from workbench.runs import RunConfig
-from workbench.runs.config import HOW_OFTEN
+from workbench.studies.differs import Differs, differences
+from workbench.studies.drawing import Drawing
 from workbench.studies.stored import DIGITS, LONGEST, pack, unpack_each
-from workbench.studies.study import PAPER, Groups, Published, Scale, Source, Study
+from workbench.studies.study import Figure, Groups, Published, Scale, Source, Study
 from workbench.training.environment import commit
-from workbench.training.sweeps.plan import Planned, read_plan
+from workbench.training.sweeps.plan import Planned
 from workbench.util.distribution import version
 from workbench.util.files import parse_json, read_text
-from workbench.util.lookup import check_name
+from workbench.util.lookup import check_name, lookup
 from workbench.util.messages import brief, first_problem
-from workbench.util.settings import as_text, flat_config
+from workbench.util.settings import as_json
 
-
-@dataclass(frozen=True)
-class Differs:
-    """A setting that differs from the paper's configuration, and why."""
-
-    setting: str
-    ours: str
-    papers: str
-    why: str
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class _Strict(BaseModel):
@@ -210,6 +204,30 @@ class Result:
         number = own.select(**published.at)
         return None if number.dims else number
 
+    @property
+    def says(self) -> str:
+        """The verdict, and what was found of each contrast, in a line each."""
+        lines = [f"{self.name}, {self.scale}: {self.verdict.value}"]
+        return "\n".join([*lines, *(f"  {outcome.verdict}: {sentence(outcome)}" for outcome in self.outcomes)])
+
+    def figure(self, quantity: str | None = None) -> Figure:
+        """A quantity of every group, by default the first that has at most one dim, beside what was published."""
+        every = {name: one for own in self.groups.values() for name, one in own.items()}
+        name = next((name for name, one in every.items() if len(one.dims) < 2), "") if quantity is None else quantity
+        lookup(every, name, "quantity of this study")
+        return Drawing(name, self.question, published=self.published).figure(self.groups)
+
+    def table(self) -> pd.DataFrame:
+        """A row for each value of every quantity, with its group and interval."""
+        import pandas as pd
+
+        numbers = [(group, name, one) for group, own in self.groups.items() for name, one in own.items()]
+        return pd.concat([one.frame().assign(group=group, quantity=name) for group, name, one in numbers])
+
+    def json(self) -> str:
+        """All of it, as `result.json` has it."""
+        return as_json(self.to_dict())
+
 
 def read_result(path: Path, study: Study) -> Result:
     """The result in a study's folder of one scale.
@@ -248,30 +266,6 @@ def _rounded(data: Any) -> Any:
     if isinstance(data, list | tuple):
         return [_rounded(value) for value in data]
     return float(f"{data:.{DIGITS}g}") if isinstance(data, float) else data
-
-
-def differences(study: Study, scale: Scale, planned: Sequence[Planned]) -> Iterator[Differs]:
-    """The settings in which a scale differs from the paper's: as many values on each side as its runs have."""
-    if scale == PAPER or PAPER not in study.runs or not planned:
-        return
-    ours, papers = _settings(planned), _settings(read_plan(study.plan(PAPER, 1)).runs)
-    for name in sorted({*ours, *papers}):
-        own, theirs = ours.get(name, "–"), papers.get(name, "–")
-        if own != theirs:
-            yield Differs(name, own, theirs, study.reason(name, scale))
-
-
-def _settings(planned: Sequence[Planned]) -> dict[str, str]:
-    """Each setting's values in all runs, as text."""
-    values: dict[str, dict[str, None]] = {}
-    for one in planned:
-        for name, value in flat_config(_config(one.config)):
-            values.setdefault(name, {})[as_text(value)] = None
-    return {name: ", ".join(each) for name, each in values.items()}
-
-
-def _config(config: RunConfig) -> dict[str, Any]:
-    return {name: value for name, value in config.without_seed().items() if name not in HOW_OFTEN}
 
 
 def machine() -> dict[str, Any]:

@@ -120,7 +120,7 @@ def _write_parquet(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
     written = 0
     with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:  # Arrow opens no path but in UTF-8
         for batch in stream(recipe, workers=workers):
-            writer.write_table(pa.Table.from_pylist(_rows(recipe.task, batch), schema=schema))
+            writer.write_table(pa.Table.from_pylist(rows(recipe.task, batch), schema=schema))
             written += len(batch)
             yield written
 
@@ -130,12 +130,12 @@ def _write_lines(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
     with path.open("w", encoding="utf-8") as file:
         file.write(json.dumps({"workbench": recipe.header()}) + "\n")
         for batch in stream(recipe, workers=workers):
-            file.writelines(json.dumps(row) + "\n" for row in _rows(recipe.task, batch))
+            file.writelines(json.dumps(row) + "\n" for row in rows(recipe.task, batch))
             written += len(batch)
             yield written
 
 
-def _rows(task: Task, batch: Batch) -> list[dict[str, Any]]:
+def rows(task: Task, batch: Batch) -> list[dict[str, Any]]:
     """A plain row for each sequence, without padding; each target is a list, of one class or of a set of classes."""
     rows = []
     for i, length in enumerate(task.lengths(batch.tokens).tolist()):

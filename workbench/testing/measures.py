@@ -157,7 +157,7 @@ def edits_and_outcomes_of_its_causal_test(measure: Measure) -> None:
 
 def of_runs(name: str, runs: Sequence[str | Path | Run] | None) -> Measure:
     """The measure to check, on runs given, by default on the models written by hand."""
-    given = None if runs is None else tuple(run if isinstance(run, Run) else load_run(run) for run in runs)
+    given = None if runs is None else tuple(map(load_run, runs))
     return Measure(name, compiled() if given is None else given)
 
 

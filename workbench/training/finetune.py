@@ -69,16 +69,19 @@ class FinetuneLearner(Learner):
 
 
 @in_one_line()
-def finetune(config: FinetuneConfig | Mapping[str, Any], out: str | Path, *, progress: bool = True) -> Finetuned:
+def finetune(
+    config: str | Path | FinetuneConfig | Mapping[str, Any], out: str | Path, *, progress: bool = True, **settings: Any
+) -> Finetuned:
     """Fine-tune a Hugging Face model with another attention, and write its folder.
 
     Ctrl-C stops after the current step and saves; `resume_finetune` goes on. Processes that `torchrun` started together
     train one model: each takes its part of every batch, and the result is that of a single process.
 
     Args:
-        config: a `FinetuneConfig`, or its fields.
+        config: the folder or name of the model, which gets ChaCAL; or a `FinetuneConfig`, or its fields.
         out: the folder to make; it must not exist yet, or be empty.
         progress: show progress on standard error.
+        settings: further fields, such as `text="notes.txt", attention="tempered", steps=200`.
 
     Raises:
         ValueError: in one line, if a setting, the model, the text or the task is wrong, the model cannot have this
@@ -86,7 +89,12 @@ def finetune(config: FinetuneConfig | Mapping[str, Any], out: str | Path, *, pro
         TrainingError: if the loss stops being finite, or the disk is full; what was trained until then is kept.
     """
     path = Path(out)
-    config = config if isinstance(config, FinetuneConfig) else checked(FinetuneConfig, config)
+    if isinstance(config, str | Path):
+        config = {"model": str(config), "attention": "chacal"}
+    if settings or not isinstance(config, FinetuneConfig):
+        fields = config.model_dump() if isinstance(config, FinetuneConfig) else config
+        paths = {name: str(value) for name, value in settings.items() if isinstance(value, Path)}
+        config = checked(FinetuneConfig, {**fields, **settings, **paths})
     config = config.in_full()
     processes = Processes.started(config.device)
     processes.do(lambda: check_free(path))

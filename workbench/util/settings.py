@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 
@@ -37,6 +38,19 @@ def parse_condition(parts: Iterable[str]) -> dict[str, Any]:
 def as_text(value: Any) -> str:
     """A value as names of runs, tables and conditions show it: strings as they are, all else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def as_json(content: Any) -> str:
+    """Content as JSON in ASCII, which any terminal may print: NaN and infinity are null, paths and the like text."""
+    return json.dumps(_finite(content), indent=1, default=str)
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {str(name): _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not isfinite(content) else content
 
 
 def place(nested: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:

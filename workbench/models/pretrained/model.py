@@ -40,7 +40,7 @@ class Pretrained(BridgedModel):
     """A model of Hugging Face that TransformerLens has bridged, under the names that instruments know.
 
         model = workbench.load_model("gpt2")
-        found = workbench.inspect_model(model, model.sequences(texts, length=64))
+        found = workbench.inspect(model, model.sequences(texts, length=64))
 
     Both bases, the encoder (`token_embedding.weight`) and the decoder (`unembedding.weight`), are the model's own,
     which are one matrix where it ties them; so is `final_norm`.

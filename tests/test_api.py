@@ -1,0 +1,183 @@
+"""The library as a stranger guesses at it: what is listed, what answers to a wrong name, and what a result can do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import workbench
+from tests.test_layers import ROOMS
+from workbench.cli import COMMANDS, main
+from workbench.runs import Run
+from workbench.runs.compiled import compile_run
+from workbench.tasks import make
+
+OTHER_NAMES = {"import": "import_", "runs": "runs_table"}  # a keyword, and a room
+HELD_OUT = {"n": 4, "only": ["accuracy", "entropy"]}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    small: dict[str, Any] = {"task": {"n": 8, "k": 2}, "model": {"d_model": 16, "n_heads": 2}, "eval_size": 8}
+    path = tmp_path_factory.mktemp("api") / "runs" / "tiny"
+    return workbench.train("chain-chacal", out=path, steps=2, progress=False, **small)
+
+
+def in_a_process_of_its_own(code: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_what_is_listed_is_there_and_nothing_is_imported_to_list_it() -> None:
+    names = dir(workbench)
+    assert len(set(names)) == len(names) and set(ROOMS) <= set(names)
+    assert all(hasattr(workbench, name) for name in names)
+    code = "import sys; before = set(sys.modules); import workbench; dir(workbench); print(*set(sys.modules) - before)"
+    (imported,) = in_a_process_of_its_own(code)
+    assert {name.split(".")[0] for name in imported.split()} <= {"workbench", *sys.stdlib_module_names}
+    assert [name for name in imported.split() if name.startswith("workbench")] == ["workbench"]
+
+
+def test_every_room_is_a_module_even_where_a_command_has_its_name() -> None:
+    code = (
+        "import workbench\n"
+        "from workbench.runs import Run\n"
+        f"print(*(getattr(workbench, room).__name__ for room in {ROOMS!r}))"
+    )
+    assert in_a_process_of_its_own(code) == [" ".join(f"workbench.{room}" for room in ROOMS)]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_a_function_of_its_name(command: str) -> None:
+    name = OTHER_NAMES.get(command, command)
+    function = getattr(workbench, name)
+    assert callable(function) and name in dir(workbench)
+    assert (function.__doc__ or "").splitlines()[0].endswith((".", ":", "…"))
+
+
+def test_help_is_a_page_that_has_every_name() -> None:
+    page = workbench.__doc__ or ""
+    words = {word.strip("`,.;:()") for word in page.split()}
+    assert set(dir(workbench)) - words == set()
+    shown = in_a_process_of_its_own("import workbench; help(workbench)")
+    assert len(shown) < 120 and any("circuit " in line and "edges" in line for line in shown)
+
+
+@pytest.mark.parametrize(("wrong", "meant"), [("trian", "train"), ("cirkuit", "circuit"), ("Train", "train")])
+def test_a_wrong_name_is_told_what_was_meant_and_what_there_is(wrong: str, meant: str) -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(workbench, wrong)
+    message = str(raised.value)
+    assert message.startswith(f"unknown name in workbench {wrong!r} (did you mean {meant!r}?); there is: ")
+    assert "circuits, " in message and "\n" not in message
+    assert not hasattr(workbench, "__wrapped__")
+
+
+def test_a_former_name_works_and_is_told_the_new_one() -> None:
+    with pytest.warns(DeprecationWarning, match=r"workbench\.inspect_model is now workbench\.inspect"):
+        former = workbench.inspect_model
+    assert former is workbench.inspection.inspect_model and "inspect_model" not in dir(workbench)
+
+
+def results(run: Run, out: Path) -> dict[str, tuple[Callable[[], Any], str]]:
+    """A command -> its function on a run, and its command line."""
+    root = run.path.parent
+    return {
+        "inspect": (
+            lambda: workbench.inspect(run, out=out / "python", **HELD_OUT),
+            f"inspect {run.path} --n 4 --only accuracy entropy --quiet --out {out / 'line'}",
+        ),
+        "probe": (
+            lambda: workbench.probe(run, "hops", n=40, causal=False),
+            f"probe {run.path} hops --n 40 --no-causal --quiet",
+        ),
+        "circuit": (lambda: workbench.circuit(run, n=8), f"circuit {run.path} --n 8"),
+        "table": (lambda: workbench.table(root, by="model.attention"), f"table {root} --by model.attention"),
+        "runs": (lambda: workbench.runs_table(root, where=["task.n=8"]), f"runs --root {root} --where task.n=8"),
+    }
+
+
+@pytest.mark.parametrize("command", ["inspect", "probe", "circuit", "table", "runs"])
+def test_a_result_says_draws_tabulates_and_is_the_json_of_the_command(
+    command: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    function, line = results(run, tmp_path)[command]
+    result = function()
+    assert result.says and result.says == result.says.strip("\n")
+    table = result.table()
+    assert isinstance(table, pd.DataFrame) and len(table)
+    drawn = result.figure()
+    assert hasattr(drawn, "to_html") or drawn.svg().startswith("<svg")
+    capsys.readouterr()
+    assert main([*line.split(), "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == f"{result.json()}\n"
+    json.loads(printed, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+def test_a_study_does_so_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = Path(__file__).parent / "golden" / "given" / "tiny.toml"
+    result = workbench.study(str(file), root=tmp_path, workers=1, progress=False)
+    assert result is not None and result.says.startswith("tiny, small: ")
+    assert len(result.table()) and result.figure().data
+    with pytest.raises(ValueError, match="unknown quantity of this study 'acuracy'"):
+        result.figure("acuracy")
+    capsys.readouterr()
+    assert main(["study", "run", str(file), "--root", str(tmp_path), "--workers", "1", "--quiet", "--json"]) == 0
+    printed, said = json.loads(capsys.readouterr().out), json.loads(result.json())
+    assert printed == said
+
+
+def test_a_run_a_path_and_a_folder_of_runs_are_the_same_and_a_model_is_measured_in_memory(
+    run: Run, tmp_path: Path
+) -> None:
+    by_run, by_path, by_folder = (
+        workbench.inspect(given, out=tmp_path / str(i), n=4, only=["accuracy"])
+        for i, given in enumerate((run, str(run.path), run.path.parent))
+    )
+    assert by_run.json() == by_path.json() == by_folder.json()
+    assert by_run["accuracy"].mean.values.tolist() == by_run.inspected[0]["accuracy"].mean.values.tolist()
+    assert by_run.figure("entropy" if "entropy" in by_run.inspected[0] else "accuracy").data
+    with pytest.raises(ValueError, match=r"unknown figure of this report 'acuracy' \(did you mean 'accuracy'\?\)"):
+        by_run.figure("acuracy")
+    task = make("sorting", q=6, max_length=6)
+    sorter = compile_run("sorter", tmp_path / "sorter", q=6, max_length=6)
+    with pytest.raises(ValueError, match="a model in memory is measured on something"):
+        workbench.inspect(sorter.hooked())
+    assert task.n_ctx == sorter.task().n_ctx
+
+
+def test_data_new_list_and_compile_answer_as_their_commands_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    drawn = workbench.data("sorting", 2, q=5, max_length=4)
+    line = ["data", "sorting", "--count", "2", "--q", "5", "--max_length", "4"]
+    assert main(line) == 0
+    assert capsys.readouterr().out == f"{drawn.says}\n"
+    assert len(drawn.table()) == 2 and len(json.loads(drawn.json())["sequences"]) == 2
+    assert (
+        main(["data", "sorting", "--count", "2", "--q", "5", "--max_length", "4", "--out", "some.jsonl", "--quiet"])
+        == 0
+    )
+    assert workbench.data("some.jsonl", 2).says == drawn.says
+    assert workbench.new("task", "backwards") == Path("backwards.py")
+    with pytest.raises(ValueError, match="did you mean 'task'"):
+        workbench.new("taks", "backwards")
+    capsys.readouterr()
+    assert main(["list", "variants"]) == 0
+    assert capsys.readouterr().out == f"{workbench.list('variants')}\n"
+    assert workbench.compile("sorter", "sorter", q=5, max_length=4).config.task["q"] == 5
+
+
+def test_resume_and_export_take_a_run_or_its_folder(run: Run, tmp_path: Path) -> None:
+    assert workbench.resume(run) == workbench.resume(run.path) == run
+    archive = workbench.export(run, tmp_path / "tiny.zip")
+    assert workbench.import_(archive, tmp_path / "again").config == run.config
