@@ -178,3 +178,12 @@ def test_a_height_is_kept_if_what_is_in_it_fits() -> None:
     bar = go.Figure(go.Bar(y=[1, 2]))
     assert for_paper(bar, words=False, height=300).layout.height == pytest.approx(300, abs=1)
     assert for_paper(bar, words=False, height=20).layout.height > 85
+
+
+def test_a_grid_with_empty_places_is_laid_out() -> None:
+    figure = make_subplots(rows=2, cols=5)
+    for row, column in ((1, 1), (1, 2), (1, 4), (2, 2), (2, 4)):
+        figure.add_scatter(y=[1, 2], row=row, col=column)
+    made = for_paper(figure)
+    used = [made.layout[f"yaxis{trace.yaxis[1:]}"].domain for trace in made.data]
+    assert len(set(used)) == 4  # of three columns, two stand beside each other

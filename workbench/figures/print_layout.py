@@ -36,20 +36,27 @@ def plots_of(figure: go.Figure) -> list[Plot]:
     """The plots of a figure; of two vertical axes of one plot, the one at the left is meant."""
     layout = figure.layout
     found: dict[str, Plot] = {}
-    across = sorted({tuple(axis.domain or (0, 1)) for axis in figure.select_xaxes()})
-    down = sorted({tuple(axis.domain or (0, 1)) for axis in figure.select_yaxes()}, reverse=True)
     for trace in figure.data:
         if "xaxis" not in trace:
             continue
         y = layout[f"yaxis{(trace.yaxis or 'y')[1:]}"]
         y = layout[f"yaxis{y.overlaying[1:]}"] if y.overlaying else y
         x = layout[f"xaxis{(trace.xaxis or 'x')[1:]}"]
-        wide, tall = tuple(x.domain or (0, 1)), tuple(y.domain or (0, 1))
+        wide, tall = _ends(x), _ends(y)
         headings = [note for note in layout.annotations if _is_above(note, wide, tall[1])]
         share = (wide[1] - wide[0], tall[1] - tall[0])
-        plot = Plot(x, y, headings, share, across.index(wide), down.index(tall))
+        plot = Plot(x, y, headings, share, 0, 0)
         found.setdefault(f"{x.plotly_name} {y.plotly_name}", plot).traces.append(trace)
+    across = sorted({_ends(plot.x) for plot in found.values()})
+    down = sorted({_ends(plot.y) for plot in found.values()}, reverse=True)
+    for plot in found.values():  # an axis without a trace takes no place
+        plot.column, plot.row = across.index(_ends(plot.x)), down.index(_ends(plot.y))
     return list(found.values())
+
+
+def _ends(axis: Any) -> tuple[float, float]:
+    start, end = axis.domain or (0.0, 1.0)
+    return start, end
 
 
 def _is_above(note: Any, ends: tuple[float, float], top: float) -> bool:
@@ -118,7 +125,7 @@ def _in_rows(plots: list[Plot], free: float, tall: float) -> list[float]:
         return left
     first = {plot.row: plot.y for plot in plots if plot.column == 0}
     for plot in plots:
-        shared = first[plot.row]
+        shared = first.get(plot.row, plot.y)
         part, plot.column = divmod(plot.column, most)
         if not plot.column:
             plot.y.update(title_text=plot.y.title.text or shared.title.text, showticklabels=True)
