@@ -119,7 +119,8 @@ def _shrink(figure: go.Figure) -> None:
     figure.update_coloraxes(colorbar=_SCALE)
     for trace in figure.data:
         marker: Any = getattr(trace, "marker", None)
-        for line in (getattr(trace, "line", None), getattr(marker, "line", None)):
+        lines: list[Any] = [getattr(trace, "line", None), getattr(marker, "line", None)]
+        for line in lines:
             if getattr(line, "width", None):
                 line.width *= SHRUNK
         if isinstance(getattr(marker, "size", None), int | float):
