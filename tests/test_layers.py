@@ -35,6 +35,7 @@ ROOMS = (
     "testing",
     "app",
     "cli",
+    "experimental",  # after all: it may import any room, and none imports it
 )
 MAY_TRAIN = {
     "training",
@@ -43,6 +44,7 @@ MAY_TRAIN = {
     "testing",
     "app",
     "cli",
+    "experimental",
 }  # all else starts from a run folder: disk is the seam
 LOOSE = {"__init__", "__main__"}  # no other module lies at the library's root
 FOLDERS = {"app": ROOT / "app", "probes": ROOT / "probes"}  # in the package by the links of these names
@@ -103,6 +105,14 @@ def test_a_file_imports_only_its_own_room_and_those_before_it(path: Path) -> Non
 
 def test_no_module_lies_loose_at_the_root_of_the_library() -> None:
     assert {path.stem for path in (ROOT / "workbench").glob("*.py")} == LOOSE
+
+
+def test_what_is_experimental_says_what_would_promote_or_remove_it_and_no_notebook_needs_it() -> None:
+    for path in (path for path, room in SOURCES.items() if room == "experimental"):
+        words = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        assert "promote" in words.lower() and "remove" in words.lower(), path
+    for path in (ROOT / "notebooks").rglob("*.py"):
+        assert not [name for name in imports(path) if name.startswith("workbench.experimental")], path
 
 
 def test_streamlit_is_the_explorers_alone() -> None:

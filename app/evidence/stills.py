@@ -83,7 +83,7 @@ def _laid_out(chart: str, size: Size | None) -> go.Figure | ValueError:
         if size is None:
             return figure.update_layout(width=WIDTH, height=min(figure.layout.height or HEIGHT, TALLEST))
         width, height = size
-        return for_paper(figure, width / PIXELS_PER_INCH, words=False, height=min(height, 2 * width))
+        return for_paper(figure, width=width / PIXELS_PER_INCH, words=False, height=min(height, 2 * width))
     except ValueError as error:
         return error
     except (TypeError, AttributeError, IndexError) as error:  # a stranger's leaves out what every figure has

@@ -17,7 +17,7 @@ from workbench.figures.pictures import WIDTH, write_pictures
 def test_every_figure_is_drawn_as_large_as_it_says(tmp_path: Path) -> None:
     pytest.importorskip("kaleido")
     bar = go.Figure(go.Bar(y=[1, 2]))
-    figures = [for_paper(bar), for_paper(bar, "page"), go.Figure(bar).update_layout(height=320), bar]
+    figures = [for_paper(bar), for_paper(bar, width="page"), go.Figure(bar).update_layout(height=320), bar]
     paths = [tmp_path / f"{number}.png" for number in range(len(figures))]
     write_pictures(figures, paths, width=900, scale=2)
     sizes = [Image.open(path).size for path in paths]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
+from workbench.figures.for_paper import SHARP as SHARP_IN_PRINT
 from workbench.figures.for_paper import for_paper
 from workbench.figures.pictures import write_pictures
 from workbench.figures.style import in_one_line
@@ -16,7 +17,7 @@ from workbench.util.lookup import tell_apart
 
 FORMATS = ("html", "svg", "png", "pdf")
 WIDTH = 1000
-SHARP, SHARP_IN_PRINT = 2, 4  # pixels of a PNG for each of the layout's
+SHARP = 2  # pixels of a PNG for each of the layout's
 LONGEST = 100  # letters of a name
 
 
@@ -51,7 +52,7 @@ def write_figures(
             figure.write_html(folder / f"{stem}.html")
             written.append(folder / f"{stem}.html")
     if width is not None:
-        figures = {stem: for_paper(figure, width) for stem, figure in figures.items()}
+        figures = {stem: for_paper(figure, width=width) for stem, figure in figures.items()}
     for name in dict.fromkeys(name for name in formats if name != "html"):
         files = [folder / f"{stem}.{name}" for stem in figures]
         scale = 1 if name != "png" else SHARP if width is None else SHARP_IN_PRINT

@@ -170,13 +170,6 @@ def _side_by_side(figure: Figure) -> Figure:
     return figure
 
 
-def mark_value(figure: Figure, value: float, words: str) -> Figure:
-    """A dashed line at a value of the y axis, such as a bound, with its words."""
-    from workbench.figures.style import GREY
-
-    return figure.add_hline(y=value, line={"dash": "dash", "color": GREY}, annotation={"text": words})
-
-
 def _y_axis(figure: Figure, first: Measurement, quantity: str) -> Figure:
     if first.units == "share":
         return figure.update_yaxes(title=quantity, range=[-0.03, 1.05], tickformat=".0%")

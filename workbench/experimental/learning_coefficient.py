@@ -4,7 +4,10 @@
 2023, arXiv 2308.12108, Eq. 8), with nβ = n / log n. It is half the number of parameters at a regular minimum, less at a
 degenerate one. Several chains are drawn, and all of it is drawn again with another step and another localisation; an
 estimate is refused where they disagree, leave the minimum, or find lower loss than it has
-(`judgement.learning_coefficient`). Does not show: directions so flat that no chain has moved along them.
+(`learning_coefficient_judged`). Does not show: directions so flat that no chain has moved along them.
+
+Promoted into `inspection` when a study or page reads it of a trained model, with settings under which it is trusted
+there; removed when none has asked for it by the next release.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.judgement.learning_coefficient import FACTOR, Drawn, LearningCoefficient, judge
+from workbench.experimental.learning_coefficient_judged import FACTOR, Drawn, LearningCoefficient, judge
 from workbench.util.seeds import generator
 
 LOCALISED = 1.0  # the localisation with which an estimate without any is repeated

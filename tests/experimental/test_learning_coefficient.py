@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.inspection.learning_coefficient import learning_coefficient
-from workbench.judgement.learning_coefficient import FACTOR, Doubt, LearningCoefficient
-from workbench.judgement.words.learning_coefficient import in_words
+from workbench.experimental.learning_coefficient import learning_coefficient
+from workbench.experimental.learning_coefficient_in_words import in_words
+from workbench.experimental.learning_coefficient_judged import FACTOR, Doubt, LearningCoefficient
 from workbench.measurement.numbers import number
 
 N = 10_000

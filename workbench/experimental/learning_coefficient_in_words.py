@@ -1,10 +1,13 @@
-"""An estimate of the learning coefficient, and what speaks against it, in words."""
+"""An estimate of the learning coefficient, and what speaks against it, in words.
+
+Promoted into `judgement.words`, or removed, with `learning_coefficient`, whose estimates it words.
+"""
 
 from __future__ import annotations
 
 import math
 
-from workbench.judgement.learning_coefficient import Doubt, Drawn, LearningCoefficient
+from workbench.experimental.learning_coefficient_judged import Doubt, Drawn, LearningCoefficient
 from workbench.measurement.numbers import number
 
 ADVICE: dict[Doubt, str] = {

@@ -4,6 +4,8 @@ An estimate that is right does not depend on how it was drawn. Too large a step 
 be, too small a one (or too few draws) leaves them where they began, and too strong a localisation holds them there. So
 the estimate is repeated with `FACTOR` times the step, which also makes the chains as much longer, and with as much more
 localisation. At a quadratic minimum each then moves by about three times what it is off: `MOST_MOVED` allows 8 %.
+
+Promoted into `judgement`, or removed, with `learning_coefficient`, whose estimates it judges.
 """
 
 from __future__ import annotations
