@@ -48,9 +48,9 @@ To build with
     new           the file of a part of your own
     load_plugins  parts of your own, from files
 
-The rooms, in which all else is: app, benchmark, capture, circuits, cli, figures, inspection, instruments,
-interventions, judgement, measurement, mechanisms, models, objectives, probes, report, runs, sharing, studies, tasks,
-testing, training, util. Each is imported on first use, as is everything here, so that `import workbench` is fast.
+The rooms, in which all else is: app, benchmark, capture, circuits, cli, experimental, figures, inspection,
+instruments, interventions, judgement, measurement, mechanisms, models, objectives, probes, report, runs, sharing,
+studies, tasks, testing, training, util. Each is imported on first use, as is everything here, so that `import workbench` is fast.
 """
 
 # Nothing is imported here, not even `typing`: `python -m workbench` has the current folder on its module path.
@@ -122,6 +122,7 @@ _ROOMS = [
     "capture",
     "circuits",
     "cli",
+    "experimental",
     "figures",
     "inspection",
     "instruments",
