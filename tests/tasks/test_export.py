@@ -203,7 +203,7 @@ def test_a_signal_ends_the_command_after_a_batch_and_a_second_at_once(
     number: int, times: int, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """Ctrl-C anywhere within a batch may come while a queue to the workers is locked, and ending them waits for it."""
-    drawn, before, rows_of = [], signal.getsignal(number), export._rows
+    drawn, before, rows_of = [], signal.getsignal(number), export.rows
 
     def rows(*arguments: Any) -> Any:
         for _ in range(times if len(drawn) == 1 else 0):
@@ -211,7 +211,7 @@ def test_a_signal_ends_the_command_after_a_batch_and_a_second_at_once(
         drawn.append(1)
         return rows_of(*arguments)
 
-    monkeypatch.setattr(export, "_rows", rows)
+    monkeypatch.setattr(export, "rows", rows)
     assert main(["data", "sorting", "--count", "9000", "--out", str(tmp_path / f"s{suffix}"), "--quiet"]) == 130
     assert len(drawn) == 3 - times
     assert capsys.readouterr().err == "workbench: interrupted\n"

@@ -120,7 +120,7 @@ def test_dropout_is_the_same_in_both_passes_over_a_part(tmp_path: Path) -> None:
         with torch.no_grad():
             return _loss_of(step, batch)
 
-    step._backward(batch, 1.0)
+    step.backward(batch, 1.0)
     weight = learner.model.unembedding.weight
     assert weight.grad is not None
     gradient, nudge = weight.grad[0, 0].item(), 1e-6
