@@ -50,7 +50,8 @@ To build with
 
 The rooms, in which all else is: app, benchmark, capture, circuits, cli, experimental, figures, inspection,
 instruments, interventions, judgement, measurement, mechanisms, models, objectives, probes, report, runs, sharing,
-studies, tasks, testing, training, util. Each is imported on first use, as is everything here, so that `import workbench` is fast.
+studies, tasks, testing, training, util. Each is imported on first use, as is everything here, so that
+`import workbench` is fast.
 """
 
 # Nothing is imported here, not even `typing`: `python -m workbench` has the current folder on its module path.

@@ -192,7 +192,7 @@ def test_rows_that_were_not_tuned_alike_are_marked_in_the_ledger_and_on_the_page
     for row in read_ledger(LEDGER):
         assert row.tuning is not None
         study, page = STUDIES[row.name], (LEDGER.parent / f"{row.name}.md").read_text(encoding="utf-8")
-        to_tune = row.scale != GPU and study.tuned(row.scale, [0]) or row.scale == GPU and study.tune
+        to_tune = (row.scale != GPU and study.tuned(row.scale, [0])) or (row.scale == GPU and study.tune)
         assert row.tuning.stale == (bool(to_tune) and row.tuning is not Tuning.BEFORE)
         assert not row.tuning.stale or str(row.tuning).capitalize() in page
 
