@@ -180,7 +180,7 @@ class ForkedWorker:
             for number in (own, *(file.fileno() for file in self.inputs if not file.closed)):
                 os.close(number)
             _let_go_of("/.sweep.lock")
-            _become(partial(_worker, command[-1]), given, stdout)
+            _become(partial(_worker, command[-2:]), given, stdout)
         os.close(given)
         self.stdin = os.fdopen(own, "wb")
         self.inputs.append(self.stdin)
@@ -202,8 +202,8 @@ class ForkedWorker:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def _worker(folder: str) -> int:
-    sys.argv = [sys.argv[0], folder]
+def _worker(folder_and_kind: list[str]) -> int:
+    sys.argv = [sys.argv[0], *folder_and_kind]
     runpy.run_module("workbench.training.sweeps", run_name="__main__")
     return 0
 
