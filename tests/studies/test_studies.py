@@ -823,10 +823,10 @@ def test_a_result_that_cannot_be_drawn_is_named_and_the_other_pages_are_written(
 
 def test_a_quantity_is_drawn_as_its_dims_ask(root: Path, file: Path) -> None:
     (one,) = collect(root, dict([find_study(str(file))]))
-    drawn = {name: Drawing(name, "")(one.groups) for name in ("accuracy", "overall", "accuracy over training")}
+    drawn = {name: Drawing(quantity=name)(one.groups) for name in ("accuracy", "overall", "accuracy over training")}
     assert [figure.data[0].type for figure in drawn.values()] == ["bar", "scatter", "scatter"]
     assert drawn["accuracy over training"].layout.xaxis.title.text == "training step"
-    assert Drawing("overall", "", at={"unit": "last"})(one.groups).data[0].type == "bar"
+    assert Drawing(quantity="overall", at={"unit": "last"})(one.groups).data[0].type == "bar"
     with pytest.raises(ValueError, match="overall has the dims unit: say at which coordinates"):
         by_group(one.groups, "overall", "")
 

@@ -13,7 +13,8 @@ from workbench.measurement import Measurement
 from workbench.measurement.units import scale_of
 from workbench.util.lookup import lookup
 
-OVER = ("over training", "over fine-tuning")  # ends of the names of curves, which say whether a group had come to rest
+OVER_TRAINING, OVER_FINE_TUNING = " over training", " over fine-tuning"
+"""Ends of the names of learning curves, which say whether a group had come to rest."""
 
 Means = Mapping[str, Mapping[str, Measurement]]
 
@@ -174,8 +175,8 @@ def _single(means: Means, group: str, quantity: str, at: Mapping[str, Any]) -> M
 def _curve(own: Mapping[str, Measurement], quantity: str) -> tuple[str, Measurement | None]:
     """A group's learning curve, a share, with the name of what it is of: of a quantity, or else of accuracy."""
     for figure in (quantity, "accuracy"):
-        for over in OVER:
-            curve = own.get(f"{figure} {over}")
+        for over in (OVER_TRAINING, OVER_FINE_TUNING):
+            curve = own.get(f"{figure}{over}")
             if curve is not None:
                 return figure, curve if curve.units == "share" else None
     return "", None

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from pydantic import Field, PrivateAttr
 
 from workbench.measurement import Measurement
 from workbench.studies.figures import by_dim, by_group, by_setting, over_training
 from workbench.studies.study import Figure, Groups, Published
 from workbench.util.lookup import lookup
+from workbench.util.strict_settings import Checked
 
 Lines = dict[str, Measurement]
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(Checked):
     """A figure of one quantity, in the form that its dims ask for: bars, or lines over training or along its dim.
 
     Attributes:
@@ -27,20 +28,30 @@ class Drawing:
         across: a setting that groups differ in: its values stand along the x axis, and the rest of a group's name is
             the name of a line.
         most: a setting of which only the groups with its largest value are drawn.
-        published: figures of the paper, which bars are marked with.
         optional: it is left out where nothing was measured, as of results from before it was asked.
     """
 
-    quantity: str | Mapping[str, str]
-    title: str
+    quantity: str | dict[str, str]
+    title: str = ""
     x: str = ""
     y: str = ""
-    at: Mapping[str, Any] = field(default_factory=dict)
-    only: Sequence[str] = ()
+    at: dict[str, Any] = Field(default={})
+    only: list[str] = Field(default=[])
     across: str = ""
     most: str = ""
-    published: Sequence[Published] = field(default=(), repr=False)
     optional: bool = False
+    _published: tuple[Published, ...] = PrivateAttr(())
+
+    @property
+    def quantities(self) -> list[str]:
+        """The names of what it shows."""
+        return [self.quantity] if isinstance(self.quantity, str) else list(self.quantity.values())
+
+    def of_study(self, title: str, published: Iterable[Published]) -> Drawing:
+        """The same with a study's title, if it has none of its own, and the paper's figures, which mark its bars."""
+        own = self.model_copy(update={"title": self.title or title})
+        own._published = tuple(published)
+        return own
 
     def __call__(self, groups: Groups) -> Figure | None:
         """The figure; None where it is optional and nothing was measured."""
@@ -49,7 +60,7 @@ class Drawing:
     def figure(self, groups: Groups) -> Figure:
         """The figure. Raises ValueError if nothing was measured, or it has dims that are not settled."""
         lines = self._lines(groups)
-        quantity = self.quantity if isinstance(self.quantity, str) else next(iter(self.quantity.values()))
+        quantity = self.quantities[0]
         if not lines:
             lookup({name: None for own in groups.values() for name in own}, quantity, "quantity")
             raise ValueError(f"{quantity} was measured of none of {', '.join(self.only or groups)}")
@@ -59,7 +70,7 @@ class Drawing:
         shown = {name: {quantity: line} for name, line in lines.items()}
         dims = [dim for dim in next(iter(lines.values())).dims if dim not in place]
         if not dims:
-            return by_group(shown, quantity, self.title, at=place, published=self.published)
+            return by_group(shown, quantity, self.title, at=place, published=self._published)
         if dims == ["step"]:
             return over_training(shown, quantity, self.title, at=place)
         if len(dims) > 1:

@@ -13,6 +13,7 @@ import numpy as np
 
 from workbench.measurement import Measurement
 from workbench.measurement.places import place_in_words
+from workbench.studies.contrasts import OVER_TRAINING
 from workbench.studies.study import Figure, Groups, Published
 from workbench.util.lookup import lookup
 
@@ -134,7 +135,7 @@ def over_training(
     means = sample_size({name: replace(mean, each=None) for name, mean in shown.items()})
     framed(figure, title, f"{means}; bands: from the lowest to the highest seed")
     figure.update_xaxes(title="training step")
-    what = quantity.removesuffix(" over training")
+    what = quantity.removesuffix(OVER_TRAINING)
     return _y_axis(figure, next(iter(shown.values())), f"{what}, {place_in_words(at)}" if at else what)
 
 

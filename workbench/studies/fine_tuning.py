@@ -11,6 +11,7 @@ import numpy as np
 
 from workbench.measurement import Measurement
 from workbench.runs import METRICS, read_log
+from workbench.studies.contrasts import OVER_FINE_TUNING
 from workbench.studies.study import BEGIN, FRESH, SMALL, Quantities, Scale, check_ended
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, FinetuneConfig, Finetuned, finetuned
@@ -22,7 +23,6 @@ from workbench.util.strict_settings import checked
 
 PERPLEXITY, LOSS, ACCURACY, WHOLE = "perplexity", "test_loss", "accuracy", "whole_answer"
 UNITS = {PERPLEXITY: "", LOSS: "nats", ACCURACY: "share", WHOLE: "share"}
-OVER = "over fine-tuning"
 WHEN = {BEFORE: "before", EXCHANGED: "after the exchange"}
 LONGEST = 2**20  # bytes of a model's config
 
@@ -137,7 +137,7 @@ class FineTunes:
             for event, words in WHEN.items() if self.beside is not None else ():  # else no attention is exchanged
                 measured[f"{name} {words}"] = _number(f"{name} {words}", ends[event][name], units, about, n)
             values = np.array([row[name] for _, row in over], dtype=float)
-            label, counts = f"{name} {OVER}", None if n is None else np.full(len(steps), n)
+            label, counts = f"{name}{OVER_FINE_TUNING}", None if n is None else np.full(len(steps), n)
             measured[label] = Measurement(label, values, ("step",), {"step": steps}, units, about, n=counts)
         return measured
 

@@ -2,7 +2,7 @@
 
     question = "Does the weight of further hops matter?"
     measure = ["log.accuracy", "path_mass"]     # see `Measured`
-    draw = "accuracy"                           # a quantity, or several figures: see `Drawn`
+    draw = "accuracy"                           # a quantity, or several figures: see `Drawing`
     title = "Accuracy by weight of further hops"  # of the figure; by default the question
 
     [runs.small]                                # a sweep file's fields, without seeds; of any scales, here one
@@ -30,7 +30,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from workbench.inspection.measures import every_measure
-from workbench.studies.contrasts import Contrast, Higher, Reaches, StaysBelow
+from workbench.studies.contrasts import OVER_TRAINING, Contrast, Higher, Reaches, StaysBelow
 from workbench.studies.drawing import Drawing
 from workbench.studies.measures import (
     HALF_RIGHT,
@@ -54,7 +54,6 @@ from workbench.util.plugins import running
 from workbench.util.strict_settings import Checked, checked
 
 SEEDS = 5  # of each group, where the file does not say how many
-OVER = " over training"
 
 
 class ContrastInFile(Checked):
@@ -150,25 +149,11 @@ class Measured(Checked):
         """The names of what it measures."""
         names = [f"{name}{self.suffix}" for name in self.instruments]
         names += [f"{name}, {control}" for name in names for control in self.controls]
-        return [f"{name}{OVER}" for name in names] if self.at_checkpoints else [*names, *[HALF_RIGHT] * self.half_right]
-
-
-class Drawn(Checked):
-    """A figure, as an entry of `draw`: the fields are those of `drawing.Drawing`."""
-
-    quantity: str | dict[str, str]
-    title: str = ""
-    x: str = ""
-    y: str = ""
-    at: dict[str, Any] = Field(default={})
-    only: list[str] = Field(default=[])
-    across: str = ""
-    most: str = ""
-    optional: bool = False
-
-    def quantities(self) -> list[str]:
-        """The names of what it shows."""
-        return [self.quantity] if isinstance(self.quantity, str) else list(self.quantity.values())
+        return (
+            [f"{name}{OVER_TRAINING}" for name in names]
+            if self.at_checkpoints
+            else [*names, *[HALF_RIGHT] * self.half_right]
+        )
 
 
 class StudyFile(Checked):
@@ -176,7 +161,7 @@ class StudyFile(Checked):
 
     question: str = Field(min_length=1)
     measure: list[str | Measured] = Field(min_length=1)
-    draw: str | list[str | Drawn]
+    draw: str | list[str | Drawing]
     title: str = ""
     runs: dict[str, dict[str, Any]] = Field(default={})
     runs_of: str | None = None
@@ -238,10 +223,8 @@ def _study(data: Mapping[str, Any], studies: Mapping[str, Study]) -> Study:
     published = [one for block in file.published for one in block.published()]
     measure, quantities = _measures(file)
     asked = [one.asked.quantity for each in (contrasts, *contrasts_at.values()) for one in each]
-    drawn = [Drawn(quantity=one) if isinstance(one, str) else one for one in _listed(file.draw)]
-    shown = [
-        name for one in drawn for name in ([one.quantity] if isinstance(one.quantity, str) else one.quantity.values())
-    ]
+    drawings = [Drawing(quantity=entry) if isinstance(entry, str) else entry for entry in _listed(file.draw)]
+    shown = [quantity for drawing in drawings for quantity in drawing.quantities]
     for quantity in (*shown, *asked, *(one.quantity for one in published), *file.less_is_better):
         lookup(dict.fromkeys(quantities), quantity, "quantity")
     seeds = {scale: file.seeds.get(scale, SEEDS if of is None else of.seeds.get(scale, SEEDS)) for scale in runs}
@@ -249,7 +232,7 @@ def _study(data: Mapping[str, Any], studies: Mapping[str, Study]) -> Study:
         question=file.question,
         contrasts=contrasts,
         contrasts_at=contrasts_at,
-        draw=[_drawing(one, file, published) for one in drawn],
+        draw=[drawing.of_study(file.title or file.question, published) for drawing in drawings],
         runs=runs,
         runs_of=file.runs_of,
         measure=measure,
@@ -262,10 +245,6 @@ def _study(data: Mapping[str, Any], studies: Mapping[str, Study]) -> Study:
         timed=file.timed,
         note=file.note,
     )
-
-
-def _drawing(one: Drawn, file: StudyFile, published: list[Published]) -> Drawing:
-    return Drawing(**one.model_dump() | {"title": one.title or file.title or file.question}, published=published)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -295,8 +274,8 @@ def _measures(file: StudyFile) -> tuple[Together, list[str]]:
             parts.append(Parameters() if entry == "parameters" else Perplexity())
         elif entry == name:
             instruments.append(name)
-        elif name.endswith(OVER):
-            parts.append(OverTraining(name.removesuffix(OVER)))
+        elif name.endswith(OVER_TRAINING):
+            parts.append(OverTraining(name.removesuffix(OVER_TRAINING)))
         else:
             logged.append(name)
     every_measure(instruments)

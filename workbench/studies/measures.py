@@ -18,6 +18,7 @@ from workbench.inspection.over_training import checkpoints
 from workbench.measurement import Measurement
 from workbench.runs import Run
 from workbench.runs.config import check_condition
+from workbench.studies.contrasts import OVER_TRAINING
 from workbench.tasks import Task
 
 HALF, HALF_RIGHT = 0.5, "half right up to"
@@ -140,7 +141,7 @@ class AtCheckpoints:
         moments = [replace(self.each, step=step)(run) for step in (*checkpoints(run), None)]
         shown = [*checkpoints(run), run.step()]
         return {
-            f"{name} over training": Measurement.stack([moment[name] for moment in moments], "step", shown)
+            f"{name}{OVER_TRAINING}": Measurement.stack([moment[name] for moment in moments], "step", shown)
             for name in moments[0]
         }
 
@@ -210,7 +211,7 @@ class OverTraining:
             values = np.append(values, np.full(len(steps) - len(values), values[-1]))
         every = slice((len(steps) - 1) % (apart := -(-len(steps) // MOST_POINTS)), None, apart)  # the last among them
         steps, values = steps[every], values[every]
-        label = f"{self.name} over training"
+        label = f"{self.name}{OVER_TRAINING}"
         about = {"model": run.name}
         n = np.full(len(values), run.config.eval_size)
         return {label: Measurement(label, values, ("step",), {"step": steps}, units_of(self.name), about, n=n)}

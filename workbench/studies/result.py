@@ -215,7 +215,7 @@ class Result:
         every = {name: one for own in self.groups.values() for name, one in own.items()}
         name = next((name for name, one in every.items() if len(one.dims) < 2), "") if quantity is None else quantity
         lookup(every, name, "quantity of this study")
-        return Drawing(name, self.question, published=self.published).figure(self.groups)
+        return Drawing(quantity=name).of_study(self.question, self.published).figure(self.groups)
 
     def table(self) -> pd.DataFrame:
         """A row for each value of every quantity, with its group and interval."""

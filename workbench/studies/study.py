@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from workbench.inspection.learning_curves import units_of
 from workbench.measurement import Measurement
 from workbench.runs import Run
-from workbench.studies.contrasts import Contrast
+from workbench.studies.contrasts import OVER_TRAINING, Contrast
 from workbench.studies.reasons import AT_DAY_SCALE, AT_GPU_SCALE, AT_SMALL_SCALE
 from workbench.training.sweeps.job import Job
 from workbench.training.sweeps.plan import MOST_RUNS, Planned, in_digits, read_fields, read_plan
@@ -180,7 +180,7 @@ class Study:
         for count in self.seeds.values():
             check_seeds(count)
         for contrast in (*self.contrasts, *(one for each in self.contrasts_at.values() for one in each)):
-            contrast.check(units_of(contrast.asked.quantity.removesuffix(" over training")))
+            contrast.check(units_of(contrast.asked.quantity.removesuffix(OVER_TRAINING)))
         for name, values in self.tune.items():
             if not isinstance(values, list | range) or not values:
                 raise ValueError(brief(f"tune.{name} is a list of values, such as [0.001, 0.003], not {values!r}"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.studies.contrasts import Higher
+from workbench.studies.contrasts import OVER_FINE_TUNING, Higher
 from workbench.studies.figures import by_group, over_training
-from workbench.studies.fine_tuning import ACCURACY, LOSS, OVER, WHOLE, FineTunes
+from workbench.studies.fine_tuning import ACCURACY, LOSS, WHOLE, FineTunes
 from workbench.studies.study import PAPER, SMALL, Figure, Groups, Published, Source, Study
 
 VANILLA, PAUSE, SEQ_VCR, BOTH, THOUGHT = "vanilla", "pause", "seqvcr", "seqvcr-pause", "cot"
@@ -58,7 +58,9 @@ def draw_whole(means: Groups) -> Figure:
 
 def draw_over(means: Groups) -> Figure:
     """Digits right over fine-tuning."""
-    return over_training(means, f"{ACCURACY} {OVER}", "Digits of the product right while the model is fine-tuned")
+    return over_training(
+        means, f"{ACCURACY}{OVER_FINE_TUNING}", "Digits of the product right while the model is fine-tuned"
+    )
 
 
 STUDY = Study(

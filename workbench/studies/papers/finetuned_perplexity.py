@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.studies.contrasts import StaysBelow
+from workbench.studies.contrasts import OVER_FINE_TUNING, StaysBelow
 from workbench.studies.figures import by_group, over_training
-from workbench.studies.fine_tuning import LOSS, OVER, PERPLEXITY, FineTunes
+from workbench.studies.fine_tuning import LOSS, PERPLEXITY, FineTunes
 from workbench.studies.study import PAPER, SMALL, Figure, Groups, Published, Source, Study
 
 STANDARD, CHACAL, RISING, LEARNED = "standard", "chacal", "chacal-rising", "chacal-learned"
@@ -52,7 +52,7 @@ PAPERS = {
 
 def draw_loss(groups: Groups) -> Figure:
     """Held-out loss over fine-tuning."""
-    return over_training(groups, f"{LOSS} {OVER}", "Loss of held-out text while the model is fine-tuned")
+    return over_training(groups, f"{LOSS}{OVER_FINE_TUNING}", "Loss of held-out text while the model is fine-tuned")
 
 
 def draw_perplexity(groups: Groups) -> Figure:
