@@ -15,6 +15,8 @@ from workbench.measurement import Measurement
 from workbench.measurement.places import POINTS, point_name
 from workbench.tasks import counted
 
+NARROWEST = 32  # numbers that can stand side by side under an axis
+
 
 def accuracy(runs: Runs, controls: Controls | None = None) -> go.Figure:
     """Accuracy by the task's group (`depth`, `length`, `digit`), one line for each run.
@@ -91,10 +93,21 @@ def _ticks(m: Measurement, keep: np.ndarray) -> list[Any]:
 
 def _axis_of(figure: go.Figure, dim: str, labels: Sequence[Any]) -> go.Figure:
     if dim not in POINTS:
-        return figure.update_xaxes(title=dim, **({"tickvals": list(labels)} if len(labels) <= 32 else {}))
+        return figure.update_xaxes(title=dim, **({"tickvals": _apart(labels)} if len(labels) <= 32 else {}))
     title = "point of the residual" if dim == "layer" else dim
     names = [point_name(label) for label in labels]
     return figure.update_xaxes(title=title, type="category", categoryorder="array", categoryarray=names)
+
+
+def _apart(labels: Sequence[Any]) -> list[Any]:
+    """The labels, without numbers that would be written over their neighbour to the left."""
+    if not all(isinstance(label, (int, float)) for label in labels):
+        return list(labels)
+    ticks: list[Any] = []
+    for label in sorted(labels):
+        if not ticks or label - ticks[-1] >= (max(labels) - min(labels)) / NARROWEST:
+            ticks.append(label)
+    return ticks
 
 
 def gold_mass(measurement: Measurement) -> go.Figure:
