@@ -309,7 +309,7 @@ def test_too_few_pairs_are_refused_in_terms_of_the_option(
 ) -> None:
     compile_run("chaser", tmp_path / "run")
     assert main(["circuit", str(tmp_path / "run"), "--n", str(n)]) == 2
-    why = f"a circuit needs 4 pairs or more (--n), half to find it and half to test it, not {n}"
+    why = f"4 pairs or more are needed (--n), half to choose parts by and half to test them, not {n}"
     assert capsys.readouterr() == ("", f"workbench: {why}\n")
 
 

@@ -86,6 +86,14 @@ def test_a_circuit_of_all_edges_keeps_all_of_the_answer(
     assert json.loads((tmp_path / "out" / "circuit.json").read_text())
 
 
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_pairs_of_texts_are_patched_too(place: Path, family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["patch", str(place / family), "--pairs", str(place / "good.jsonl")]) == 0
+    said = capsys.readouterr().out
+    assert "on 4 pairs of kind good" in said and "before layer" in said and "head 0." in said
+    assert "change nothing relevant" not in said, "a file has no control pairs"
+
+
 def test_heads_that_share_keys_have_edges_too(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["circuit", str(place / "llama"), "--pairs", str(place / "good.jsonl"), "--edges", "9"]) == 0
     assert re.search(r"^  100% +\d+ +100% +0%", capsys.readouterr().out, re.M)
@@ -121,7 +129,7 @@ WRONG: dict[str, list[dict[str, Any]]] = {
     "line 2: answer and wrong are the same, 'w13'": bad(answer="w13"),
     "line 2 has no text 'wrong'; a pair has clean, corrupted, answer, wrong": bad(wrong=None),
     "line 2: the texts have 33 tokens, and the model takes 1 to 32": bad(clean="w3 " * 33, corrupted="w4 " * 33),
-    "has 2 of the 4 pairs or more that a circuit needs": GOOD[:2],
+    "has 2 of the 4 pairs or more that are needed": GOOD[:2],
     "has 0 of the 4 pairs": [],
 }
 

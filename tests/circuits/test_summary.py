@@ -101,7 +101,7 @@ def test_the_command_line_says_it_and_writes_it(
         (["symbl"], "unknown kind of pair of sorting 'symbl'"),
         (["--method", "acdc"], "unknown method 'acdc'"),
         (["--metric", "loss"], "unknown metric 'loss'"),
-        (["--n", "1"], "needs 4 pairs or more (--n)"),
+        (["--n", "1"], "4 pairs or more are needed (--n)"),
         (["--edges", "99"], "a circuit has 0 to 46 edges here, not 99"),
         (["--out", str(out)], "circuit"),
     ):

@@ -29,6 +29,7 @@ COMMANDS = [
     ["inspect", RUN, "--n", "8", "--only", "accuracy", "--out", NEW, "--quiet"],
     ["probe", RUN, "hops", "--n", "40", "--out", NEW, "--no-causal", "--quiet"],
     ["circuit", RUN, "pointer", "--n", "8", "--edges", "4", "--out", NEW],
+    ["patch", RUN, "pointer", "--n", "8", "--method", "exact", "--out", NEW],
     ["data", "sorting", "--count", "2", "--out", f"{NEW}.jsonl", "--quiet"],
     ["data", "sorting", "--count", "2", "--split", "test", "--where", "length=4"],
     ["data", FILE, "--count", "1"],

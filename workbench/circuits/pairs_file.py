@@ -43,7 +43,7 @@ def read_pairs(path: str | Path, model: Pretrained) -> Pairs:
     path = Path(path)
     rows = list(read_rows(path))
     if len(rows) < FEWEST:
-        raise ValueError(f"{path} has {len(rows)} of the {FEWEST} pairs or more that a circuit needs, half to test it")
+        raise ValueError(f"{path} has {len(rows)} of the {FEWEST} pairs or more that are needed, half to test on")
     sides: dict[str, list[Tensor]] = {"clean": [], "corrupted": []}
     answers: dict[str, list[int]] = {"answer": [], "wrong": []}
     for where, row in rows:

@@ -116,7 +116,9 @@ def on_pairs(
 def check_enough(n: int) -> None:
     """Raise ValueError if there are too few pairs to find a circuit on half of them and test it on the other half."""
     if n < FEWEST:
-        raise ValueError(f"a circuit needs {FEWEST} pairs or more (--n), half to find it and half to test it, not {n}")
+        raise ValueError(
+            f"{FEWEST} pairs or more are needed (--n), half to choose parts by and half to test them, not {n}"
+        )
 
 
 def find_circuit(

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from workbench.cli.options import add_count, add_json, add_out, add_run, add_seed, refuse
+from workbench.cli.options import add_json, add_out, add_pairs, add_seed, check_pairs
 from workbench.cli.output import say, show
 from workbench.cli.parser import Commands, add_command
-
-PAIRS = 64  # `report.circuits.PAIRS`, without importing it to show the help
 
 
 def add(commands: Commands, name: str) -> None:
@@ -24,19 +21,7 @@ def add(commands: Commands, name: str) -> None:
         "nothing relevant, and how far circuits of two halves agree. "
         "With --pairs, the same of a model of Hugging Face on pairs of texts.",
     )
-    add_run(parser, "the run folder; or with --pairs a model of Hugging Face, a folder or a name on the hub")
-    parser.add_argument("kind", nargs="?", metavar="PAIRS", help="what is changed (default: the task's first kind)")
-    parser.add_argument(
-        "--pairs",
-        type=Path,
-        metavar="FILE",
-        help="of a model: pairs written by hand, JSON lines or CSV of clean, corrupted, answer, wrong",
-    )
-    add_count(parser, f"pairs (default: {PAIRS}; of a file, all)")
-    parser.add_argument(
-        "--later", action="store_true", help="ask for the answers behind the first that the change changes"
-    )
-    parser.add_argument("--metric", default="logit_difference", help="logit_difference, probability or kl")
+    add_pairs(parser)
     parser.add_argument("--method", default="eap_ig", help="eap_ig, eap or path_patching, which is exact and slow")
     parser.add_argument(
         "--edges", type=int, metavar="N", help="the circuit's size (default: the fewest that keep 90 to 110 %%)"
@@ -53,10 +38,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
 
     if options.out is not None:
         check_free(options.out)
-    if options.pairs is not None:
-        refuse(options, ("step", "n", "later"), "is of a run's own pairs; leave it or --pairs out")
-        if options.kind is not None:
-            raise ValueError(f"the kind {options.kind!r} is of a run's own pairs; leave it or --pairs out")
+    check_pairs(options)
     names = ("pairs", "n", "later", "metric", "method", "edges", "step", "seed")
     found = circuit(options.run, options.kind, **{name: getattr(options, name) for name in names})
     show(found, options)

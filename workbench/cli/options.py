@@ -6,6 +6,8 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from pathlib import Path
 
+PAIRS = 64  # `report.pairs.PAIRS`, without importing it to show the help
+
 
 def add_run(parser: ArgumentParser, text: str = "the run folder") -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help=text)
@@ -47,6 +49,31 @@ def add_hugging_face(parser: ArgumentParser) -> None:
 
 def add_count(parser: ArgumentParser, text: str, default: int | None = None) -> None:
     parser.add_argument("--n", type=int, default=default, help=text)
+
+
+def add_pairs(parser: ArgumentParser) -> None:
+    """The model, and the pairs of questions that it is asked."""
+    add_run(parser, "the run folder; or with --pairs a model of Hugging Face, a folder or a name on the hub")
+    parser.add_argument("kind", nargs="?", metavar="PAIRS", help="what is changed (default: the task's first kind)")
+    parser.add_argument(
+        "--pairs",
+        type=Path,
+        metavar="FILE",
+        help="of a model: pairs written by hand, JSON lines or CSV of clean, corrupted, answer, wrong",
+    )
+    add_count(parser, f"pairs (default: {PAIRS}; of a file, all)")
+    parser.add_argument(
+        "--later", action="store_true", help="ask for the answers behind the first that the change changes"
+    )
+    parser.add_argument("--metric", default="logit_difference", help="logit_difference, probability or kl")
+
+
+def check_pairs(options: Namespace) -> None:
+    """Raise ValueError if a file of pairs is given together with what is of a run's own pairs."""
+    if options.pairs is not None:
+        refuse(options, ("step", "n", "later"), "is of a run's own pairs; leave it or --pairs out")
+        if options.kind is not None:
+            raise ValueError(f"the kind {options.kind!r} is of a run's own pairs; leave it or --pairs out")
 
 
 def add_seed(parser: ArgumentParser, text: str) -> None:

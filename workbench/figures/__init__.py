@@ -40,6 +40,7 @@ from workbench.figures.mechanisms import mechanism_rates, mechanisms
 from workbench.figures.node_scores import node_scores
 from workbench.figures.over_training import map_over_training, mark_step, over_training, shade_steps
 from workbench.figures.paper_projection import paper_projection
+from workbench.figures.patch_grid import patch_grid
 from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_by_side
 from workbench.figures.probes import probe_by_layer, probe_card, probe_learning, probe_map, probe_runs, probe_use
 from workbench.figures.progress_measures import progress_measures
@@ -149,6 +150,7 @@ __all__ = [
     "node_scores",
     "over_training",
     "paper_projection",
+    "patch_grid",
     "path_arcs",
     "path_layers",
     "probe_by_layer",

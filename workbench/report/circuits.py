@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,18 +9,14 @@ from typing import Any
 import pandas as pd
 
 from workbench import figures
-from workbench.circuits import Comparison
-from workbench.circuits.pairs_file import read_pairs, read_rows
 from workbench.circuits.summary import Summary, find_circuit, on_pairs
 from workbench.inspection import Inspected
+from workbench.report.pairs import PAIRS, open_pairs
 from workbench.report.sections import Section
-from workbench.runs import load_run
 from workbench.util.lookup import lookup
-from workbench.util.messages import Notice
 from workbench.util.seeds import generator
 from workbench.util.settings import as_json
 
-PAIRS = 64
 SHOWS = (
     "Which edges between input, heads, MLPs and logits carry the answer, scored on half of {n} pairs of questions that "
     "differ in one thing and tested on the other half. Faithfulness is how much of the metric is kept when all other "
@@ -134,21 +129,6 @@ def circuit(
     Raises:
         ValueError: if one of these does not exist or does not fit, or there are too few pairs.
     """
-    draws, control = generator(seed, "circuit"), None
-    of_runs = {"kind": kind, "n": n, "step": step, "later": later or None}
-    if pairs is not None:
-        if given := next((name for name, value in of_runs.items() if value is not None), None):
-            raise ValueError(f"{given} is of a run's own pairs; leave it or pairs out")
-        from workbench.models.pretrained import Pretrained, load_model
-
-        next(read_rows(Path(pairs)), None)  # a file that cannot be read is said before a model is loaded
-        model = run if isinstance(run, Pretrained) else load_model(run, progress=False)
-        comparison = Comparison(model.hooked(), read_pairs(pairs, model), metric, name=model.config.module)
-    else:
-        opened = load_run(run)
-        about: dict[str, Any] = {"kind": kind, "later": later, "metric": metric, "name": opened.name_at(step)}
-        hooked, count = opened.hooked(step), PAIRS if n is None else n
-        comparison, control, why = on_pairs(hooked, opened.task(), count, draws, **about)
-        if control is None:
-            warnings.warn(f"no control: {why}", Notice, stacklevel=2)
+    draws = generator(seed, "circuit")
+    comparison, control, _ = open_pairs(run, draws, kind=kind, pairs=pairs, n=n, later=later, step=step, metric=metric)
     return RunCircuit(comparison.name, find_circuit(comparison, control, draws, method=method, size=edges))

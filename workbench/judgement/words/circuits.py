@@ -118,10 +118,11 @@ def of_sizes(judgement: CircuitJudgement, without: Measurement) -> list[str]:
     for share, one in zip(judgement.shares, judgement.sizes, strict=True):
         kept, left = of_share(one.kept, one.low, one.high), of_share(*ends(without.select(share=share)))
         rows.append((percent(share), str(one.edges), kept, left, one.result.value))
-    return [f"Circuits by size, as shares of the {judgement.metric}:", *_in_columns(rows), of_smallest(judgement)]
+    return [f"Circuits by size, as shares of the {judgement.metric}:", *in_columns(rows), of_smallest(judgement)]
 
 
-def _in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as indented lines, each column as wide as its longest entry."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
@@ -156,7 +157,7 @@ def of_edges(scores: Measurement, control: Measurement | None) -> list[str]:
     for name in (scores.coords["edge"][at] for at in order):
         each = [one.select(edge=name) for one in (scores, control) if one is not None]
         rows.append((str(name), *map(of_mean, each)))
-    lines = [f"{scores.name}, the {len(order)} largest of {len(scores.values)} edges:", *_in_columns(rows)]
+    lines = [f"{scores.name}, the {len(order)} largest of {len(scores.values)} edges:", *in_columns(rows)]
     if control is not None:
         name, score = _largest(control)
         lines.append(f"Control, pairs that change nothing relevant: the largest of all edges is {name}, {score}.")

@@ -1,0 +1,271 @@
+"""A patch grid: how much of the answer each part of a model brings back, alone, at each layer and position.
+
+Of pairs of inputs that differ in one thing, what a part holds in one run is put into the other (Vig et al. 2020; Meng
+et al. 2022): the residual, what attention and MLPs write, and each head. The strongest place of every grid is chosen on
+half of the pairs and told of the other half, so that it is not strong by choice alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from workbench.circuits.comparison import Comparison, activations
+from workbench.circuits.graph import Graph
+from workbench.circuits.nodes import NOT_SHOWN, SITES, activation_patching, attribution_patching
+from workbench.circuits.summary import check_enough
+from workbench.measurement import Measurement
+from workbench.tasks import Pairs
+from workbench.util.lookup import lookup
+
+GRIDS = ("resid_pre", "attn_out", "mlp_out", "head")
+"""The sites that are patched: residuals by layer and position, heads by layer and head, at all positions at once."""
+
+METHODS = {"exact": activation_patching, "estimate": attribution_patching}
+"""Each place in turn, a pass for each; or all at once from the gradient, which is off where the model is not linear."""
+
+EXACT_UP_TO = 2e13  # multiplications: some minutes of one core
+LEAST_GAP = 1e-6  # of the largest metric: with less between both runs there is nothing to bring back
+
+Mask = Bool[Tensor, "pair pos"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The strongest place of a grid, or of one of its layers.
+
+    Attributes:
+        site: a name in `GRIDS`.
+        layer, index: of the grid; the index is of `PatchGrid.positions`, or a head.
+        share: what it brings back, patched exactly, on pairs that it was not chosen on: a mean with its interval.
+        control: the same on pairs that change nothing relevant; None where there are none.
+    """
+
+    site: str
+    layer: int
+    index: int
+    share: Measurement
+    control: float | None
+
+
+@dataclass(frozen=True)
+class PatchGrid:
+    """What each part brings back of the answer, as a share of the gap between both runs.
+
+    Attributes:
+        comparison: the model and the pairs.
+        method: a name in `METHODS`, by which the grids were made.
+        positions: what `position` counts, in words: positions, where all pairs change and ask at the same ones; else
+            the positions of each pair before its change, at it, between it and what is asked, there, and behind.
+        grids: site -> the share brought back: dims `layer`, `position` or `head`, `example`.
+        control: the same on pairs that change nothing relevant, as shares of the same gap; None where there are none.
+        path: for each layer the position whose residual brings back most.
+        heads: the strongest heads, the strongest first.
+        writes: for attention and MLPs the place that brings back most.
+    """
+
+    comparison: Comparison
+    method: str
+    positions: tuple[str, ...]
+    grids: Mapping[str, Measurement]
+    control: Mapping[str, Measurement] | None
+    path: tuple[Place, ...]
+    heads: tuple[Place, ...]
+    writes: tuple[Place, ...]
+
+
+def patch_grid(
+    comparison: Comparison,
+    words: Callable[[Tensor], Sequence[str]],
+    control: Comparison | None = None,
+    *,
+    method: str | None = None,
+    n_heads: int = 5,
+) -> PatchGrid:
+    """Patch every part of a model, and look closer at the strongest.
+
+    Args:
+        comparison: the model, the pairs, the metric and the direction.
+        words: the words of token ids.
+        control: the same on pairs that change nothing relevant, or None.
+        method: a name in `METHODS`; by default `exact` where that takes minutes at most. Where pairs do not change and
+            ask at the same positions, residuals, attention and MLPs are few places, and always patched exactly.
+        n_heads: how many of the strongest heads are told of.
+
+    Raises:
+        ValueError: if there are too few pairs, no such method, both runs answer alike, or nothing can be patched.
+    """
+    n = len(comparison.pairs)
+    check_enough(n)
+    gap = comparison.baselines[0] - comparison.baselines[1]  # [pair]
+    if abs(gap.mean()) <= LEAST_GAP * max(1.0, float(np.abs(comparison.baselines).max())):
+        raise ValueError(
+            f"the mean {comparison.measure.name} of clean and corrupted questions is the same "
+            f"({comparison.baselines[0].mean():.3g}): there is nothing to bring back; choose pairs that the model "
+            "answers differently"
+        )
+    aligned = is_aligned([comparison.pairs] if control is None else [comparison.pairs, control.pairs])
+    positions = labels(comparison.pairs, words) if aligned else list(_roles(comparison.pairs))
+    if method is None:
+        method = "exact" if _cost(comparison, len(positions)) <= EXACT_UP_TO else "estimate"
+    of_all_places = lookup(METHODS, method, "method")
+
+    def grid(asked: Comparison, site: str) -> Measurement:
+        if aligned or site == "head":
+            return of_all_places(asked, site)
+        return _by_role(asked, site)
+
+    sites = _sites(comparison)
+    grids = {site: _in_shares(grid(comparison, site), gap) for site in sites}
+    controls = None
+    if control is not None:
+        controls = {site: _in_shares(grid(control, site), np.full(len(control.pairs), gap.mean())) for site in sites}
+    chosen_on, told_of = (torch.arange(n)[start::2] for start in (0, 1))
+    told = comparison.of(comparison.pairs[told_of])
+    strength = {site: np.nan_to_num(_mean_of(each, chosen_on), nan=-np.inf) for site, each in grids.items()}
+
+    def place(site: str, layer: int, index: int) -> Place:
+        share = _in_shares(_exact(told, site, layer, index, aligned), gap[told_of.numpy()]).mean()
+        of_control = None if controls is None else float(controls[site].mean().values[layer, index])
+        return Place(site, layer, index, share, of_control)
+
+    ranked = np.stack(np.unravel_index((-strength["head"]).argsort(None, "stable"), strength["head"].shape), -1)
+    return PatchGrid(
+        comparison,
+        method,
+        tuple(positions),
+        grids,
+        controls,
+        path=tuple(place("resid_pre", layer, int(row.argmax())) for layer, row in enumerate(strength["resid_pre"])),
+        heads=tuple(place("head", int(layer), int(head)) for layer, head in ranked[:n_heads]),
+        writes=tuple(
+            place(site, *map(int, np.unravel_index(strength[site].argmax(), strength[site].shape)))
+            for site in sites
+            if site in ("attn_out", "mlp_out")
+        ),
+    )
+
+
+def is_aligned(sides: Sequence[Pairs]) -> bool:
+    """Whether all pairs have the same length, and change and ask at the same positions."""
+    n_pos = {pairs.clean.tokens.shape[1] for pairs in sides}
+    return len(n_pos) == 1 and all(
+        bool((mask == mask[:1]).all()) for pairs in sides for mask in (pairs.changed, pairs.asked, _real(pairs))
+    )
+
+
+def labels(pairs: Pairs, words: Callable[[Tensor], Sequence[str]]) -> list[str]:
+    """Each position of aligned pairs in words: its token where all have the same, and what is changed or asked there.
+
+    Args:
+        pairs: the pairs.
+        words: the words of token ids.
+    """
+    tokens, changed, asked = (side.cpu() for side in (pairs.clean.tokens, pairs.changed, pairs.asked))
+    in_words = []
+    for position in range(tokens.shape[1]):
+        parts = [str(position)]
+        if (tokens[:, position] == tokens[0, position]).all():
+            parts += words(tokens[:1, position])
+        parts += ["(changed)"] * bool(changed[0, position]) + ["(asked)"] * bool(asked[0, position])
+        in_words.append(" ".join(parts))
+    return in_words
+
+
+def _roles(pairs: Pairs) -> dict[str, Mask]:
+    """What a position is in its pair -> where it is; each position is one of these."""
+    until = pairs.asked.flip(1).cumsum(1).flip(1) > 0  # behind what is asked, answers differ that are input too
+    change = pairs.changed & until
+    before, asked = change.cumsum(1) == 0, pairs.asked & ~change
+    roles = {
+        "before the change": before,
+        "the change": change,
+        "between": until & ~before & ~change & ~asked,
+        "what is asked": asked,
+        "behind": ~until & ~before,
+    }
+    return {name: mask & _real(pairs) for name, mask in roles.items()}
+
+
+def _real(pairs: Pairs) -> Mask:
+    """The positions that one of the sequences of a pair has."""
+    return pairs.real(pairs.clean) | pairs.real(pairs.corrupted)
+
+
+def _sites(comparison: Comparison) -> list[str]:
+    """The sites that the model has."""
+    has_mlps = Graph.of(comparison.model).has_mlps
+    return [site for site in GRIDS if site != "mlp_out" or has_mlps]
+
+
+def _cost(comparison: Comparison, n_positions: int) -> float:
+    """The multiplications of exact patching: a pass of all pairs for each place, a multiplication for each weight."""
+    cfg, tokens = cast(Any, comparison.model.cfg), comparison.pairs.clean.tokens
+    places = cfg.n_layers * ((len(_sites(comparison)) - 1) * n_positions + cfg.n_heads)
+    return float(places * tokens.numel() * sum(weight.numel() for weight in comparison.model.parameters()))
+
+
+def _mean_of(grid: Measurement, pairs: Tensor) -> np.ndarray:
+    """The mean over some of the pairs, `[layer, place]`; NaN where none of them has a token."""
+    part = replace(grid, values=grid.values[..., pairs], coords={**grid.coords, "example": range(len(pairs))})
+    return part.mean().values
+
+
+def _in_shares(effects: Measurement, gap: Float[np.ndarray, " pair"]) -> Measurement:
+    """Effects as shares of the gap of the pairs that have a token there.
+
+    Each pair has the value with which their mean is the ratio of the means, and their spread that of such a ratio (the
+    delta method, as of `faithfulness`).
+    """
+    real = ~np.isnan(effects.values)  # [..., pair]
+    n = np.maximum(real.sum(-1, keepdims=True), 1)
+    mean_gap = np.where(real, gap, 0).sum(-1, keepdims=True) / n
+    with np.errstate(invalid="ignore", divide="ignore"):  # where no pair has a token
+        share = np.nansum(effects.values, -1, keepdims=True) / n / mean_gap
+        values = share + (effects.values - share * gap) / mean_gap
+    caption = effects.caption.replace("The change of", "The share of the gap between both runs that comes back, of", 1)
+    return replace(effects, values=values, units="share of the metric", caption=caption)
+
+
+def _by_role(comparison: Comparison, site: str) -> Measurement:
+    """The exact effect of each role's positions, all of a role at once: dims `layer`, `position`, `example`."""
+    n_layers, roles = cast(Any, comparison.model.cfg).n_layers, list(_roles(comparison.pairs))
+    effects = [
+        [_exact(comparison, site, layer, i, False).values for i in range(len(roles))] for layer in range(n_layers)
+    ]
+    coords = {"layer": range(n_layers), "position": roles}
+    caption = f"The change of the {comparison.measure.name} when {SITES[site].words} of the other run is put in. "
+    return comparison.measurement(f"Activation patching: {site}", np.array(effects), coords, caption + NOT_SHOWN)
+
+
+@torch.no_grad()
+def _exact(comparison: Comparison, site: str, layer: int, index: int, aligned: bool) -> Measurement:
+    """The exact effect of one place, a head or positions: the dim `example`; NaN of a pair without such a position."""
+    name, pairs = SITES[site].hook.format(layer), comparison.pairs
+    if site == "head":
+        mask = (torch.arange(cast(Any, comparison.model.cfg).n_heads) == index)[None, None, :, None]
+        mask = mask.expand(len(pairs), -1, -1, -1)  # [pair, 1, head, 1]
+    elif aligned:
+        mask = (_real(pairs) & (torch.arange(pairs.clean.tokens.shape[1]) == index))[..., None]  # [pair, pos, 1]
+    else:
+        mask = list(_roles(pairs).values())[index][..., None]
+    values = []
+    for where, part in comparison.parts():
+        base, source = comparison.sides(part)
+        taken, _ = activations(comparison, source, [name])
+        put = partial(_put, taken=taken[name], mask=mask[where].to(comparison.device))
+        scores = comparison.score(comparison.run(base, [(name, put)]), part, comparison.clean_logits(part))
+        values.append((scores.double().cpu().numpy() - comparison.unedited(where)) * comparison.sign())
+    effects = np.where(mask.flatten(1).any(1).numpy(), np.concatenate(values), np.nan)
+    return comparison.measurement(f"Activation patching: {site}", effects, {}, "")
+
+
+def _put(activation: Tensor, hook: Any, *, taken: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask, taken, activation)

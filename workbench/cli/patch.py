@@ -1,0 +1,54 @@
+"""`workbench patch`: how much of the answer each part of a model brings back, by layer, position and head."""
+
+from __future__ import annotations
+
+import argparse
+
+from workbench.cli.options import add_json, add_out, add_pairs, add_seed, check_pairs
+from workbench.cli.output import say, show
+from workbench.cli.parser import Commands, add_command
+
+
+def add(commands: Commands, name: str) -> None:
+    parser = add_command(
+        commands,
+        name,
+        run,
+        summary="how much of the answer each part of a model brings back, by layer and position",
+        description="Draw pairs of questions that differ in one thing, put what one part of the model holds on the "
+        "first question into its run on the second, and measure how much of the first answer comes back: of the "
+        "residual, attention and MLPs at every layer and position, and of every head. Beside it: pairs that change "
+        "nothing relevant. With --pairs, the same of a model of Hugging Face on pairs of texts.",
+    )
+    add_pairs(parser)
+    parser.add_argument(
+        "--direction",
+        default="denoise",
+        help="denoise, clean parts into the corrupted run (the default), or noise, the other way round",
+    )
+    parser.add_argument(
+        "--method",
+        help="exact, a pass for each place, or estimate, from the gradient (default: exact where that takes minutes at "
+        "most)",
+    )
+    parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
+    add_seed(parser, "seed of the pairs")
+    add_out(parser, "write the maps there, and the numbers")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace, fields: list[str]) -> None:
+    from workbench.report.patching import patch
+    from workbench.util.files import check_free, new_folder
+
+    if options.out is not None:
+        check_free(options.out)
+    check_pairs(options)
+    names = ("pairs", "n", "later", "metric", "direction", "method", "step", "seed")
+    patched = patch(options.run, options.kind, **{name: getattr(options, name) for name in names})
+    show(patched, options)
+    if options.out is not None:
+        with new_folder(options.out) as folder:
+            patched.save(folder)
+        if not options.json:
+            say(f"\nthe maps and their numbers: {options.out}")

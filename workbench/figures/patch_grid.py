@@ -1,0 +1,96 @@
+"""A patch grid as maps: residual, attention and MLPs by layer and position, heads by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from workbench.figures.style import DIVERGING, TOP, framed
+from workbench.measurement import Measurement
+
+ROW, LEAST = 14, 130  # pixels: a layer, and a map's least height
+FEW, LINE, LETTER = 8, 14, 7  # columns whose labels and shares are written out; pixels of a label's line, and letter
+LONGEST = 14  # letters of a label that stands upright
+TITLES = {
+    "resid_pre": "Residual before the layer",
+    "head": "Heads, at all positions",
+    "attn_out": "What attention writes",
+    "mlp_out": "What the MLP writes",
+}
+
+
+def patch_grid(grids: Mapping[str, Measurement], positions: Sequence[str], title: str = "") -> go.Figure:
+    """Maps of the share of the answer that each part brings back; blue brings it back, red takes it further away.
+
+    All maps have the same colours, from -100 to 100 %, so that those of a control are pale where it does nothing.
+
+    Args:
+        grids: site -> `circuits.PatchGrid.grids`, of each pair or their mean: dims `layer`, `position` or `head`.
+        positions: the label of each position.
+        title: what stands in place of `What each part brings back`.
+    """
+    shown = {site: grids[site] for site in TITLES if site in grids}
+    n_rows = (len(shown) + 1) // 2
+    n_layers = len(next(iter(shown.values())).coords["layer"])
+    each = max(LEAST, ROW * n_layers)
+    columns = _column_labels(positions)
+    room = 60 + (LINE * 2 if len(columns) <= FEW else LETTER * max(map(len, columns)))  # below a map, for its labels
+    tall = n_rows * each + (n_rows - 1) * room
+    figure = make_subplots(
+        n_rows,
+        2,
+        subplot_titles=[TITLES[site] for site in shown],
+        vertical_spacing=room / tall,
+        horizontal_spacing=0.08,
+    )
+    figure.update_annotations(font={"size": 12})
+    for number, grid in enumerate(shown.values()):
+        _add_map(figure, grid, positions, columns, 1 + number // 2, 1 + number % 2)
+    first = next(iter(shown.values()))
+    n = len(first.coords["example"]) if "example" in first.dims else int(np.nanmax(np.asarray(first.n)))
+    about = first.settings
+    gap = f"share of the gap in {about['metric'].replace('_', ' ')} between the questions of a pair that comes back"
+    subtitle = f"{about['model']}: {gap}; means over {n} pairs of kind {about['pairs']}"
+    framed(figure, title or "What each part brings back", subtitle, height=TOP + 30 + tall + room, legend=False)
+    figure.update_layout(margin={"t": TOP + 30})
+    bar = {"tickformat": ".0%", "thickness": 12, "outlinewidth": 0}
+    figure.update_layout(coloraxis={"colorscale": DIVERGING, "cmin": -1, "cmax": 1, "colorbar": bar})
+    figure.update_xaxes(showgrid=False)
+    return figure.update_yaxes(showgrid=False, title="layer", dtick=max(1, n_layers // 8))
+
+
+def _column_labels(positions: Sequence[str]) -> list[str]:
+    """Few labels in two lines each, many cut short, as they stand upright."""
+    if len(positions) <= FEW:
+        return ["<br>".join(wrap(label, LONGEST)) for label in positions]
+    return [label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…" for label in positions]
+
+
+def _add_map(
+    figure: go.Figure, grid: Measurement, positions: Sequence[str], columns: Sequence[str], row: int, column: int
+) -> None:
+    mean = grid.mean() if "example" in grid.dims else grid
+    heads = [str(head) for head in mean.coords["head"]] if "head" in mean.dims else []
+    named, ticks = ([f"head {head}" for head in heads], heads) if heads else (list(positions), list(columns))
+    places = list(range(len(ticks)))
+    figure.add_heatmap(
+        z=mean.values,
+        x=places,
+        y=list(mean.coords["layer"]),
+        customdata=[named] * len(mean.values),
+        coloraxis="coloraxis",
+        hovertemplate="layer %{y}, %{customdata}: %{z:.1%}<extra></extra>",
+        texttemplate="%{z:.0%}" if len(places) <= FEW else None,
+        xgap=1,
+        ygap=1,
+        row=row,
+        col=column,
+    )
+    upright = {"tickangle": 0 if len(places) <= FEW or heads else 90}
+    figure.update_xaxes(
+        title="head" if heads else None, tickvals=places, ticktext=ticks, **upright, row=row, col=column
+    )

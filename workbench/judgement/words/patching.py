@@ -1,0 +1,72 @@
+"""What is said of a patch grid: the gap between both runs, and what the strongest places bring back of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from workbench.judgement.words.circuits import ends, in_columns, of_mean, of_share
+from workbench.measurement import Measurement
+from workbench.measurement.numbers import number, percent
+
+OF_METHOD = {
+    "exact": "Every place was patched by itself.",
+    "estimate": "The grids are estimates from the gradient; the places told of here were patched exactly.",
+}
+
+
+def of_gap(means: Measurement, n: int) -> str:
+    """The metric in both runs, and what a share is of.
+
+    Args:
+        means: the metric by `run`, mean over pairs.
+        n: how many pairs.
+    """
+    about = means.settings
+    clean, corrupted = (means.select(run=run) for run in ("clean", "corrupted"))
+    later = ", later answers" if about["later"] else ""
+    way = (
+        "clean parts put into the corrupted run"
+        if about["direction"] == "denoise"
+        else ("corrupted parts put into the clean run")
+    )
+    gap = number(abs(float(clean.values) - float(corrupted.values)))
+    return (
+        f"{about['metric']} on {n} pairs of kind {about['pairs']}{later}: {of_mean(clean)} on the clean questions, "
+        f"{of_mean(corrupted)} on the corrupted ones. Shares are of this gap of {gap}, {way}."
+    )
+
+
+def of_path(rows: Sequence[tuple[str, str, Measurement]], of: str) -> list[str]:
+    """The residual's strongest position, a line for each stretch of layers, with the least share of the stretch.
+
+    Args:
+        rows: layers, position and share of each stretch.
+        of: how many pairs the shares are of, in words.
+    """
+    lines = [(f"before layer{'s' * ('-' in layers)} {layers}", at, of_share(*ends(m))) for layers, at, m in rows]
+    return [f"The residual, where most comes back ({of}; of several layers, the least):", *in_columns(lines)]
+
+
+def of_places(what: str, rows: Sequence[tuple[str, Measurement, float | None]]) -> list[str]:
+    """The strongest places of a grid, each beside what it brings back on control pairs.
+
+    Args:
+        what: what they are.
+        rows: place, share, and its share on pairs that change nothing relevant, where there are such pairs.
+    """
+    lines = [
+        (place, of_share(*ends(m)), *([] if control is None else [f"control {percent(control)}"]))
+        for place, m, control in rows
+    ]
+    return [f"{what}:", *in_columns(lines)]
+
+
+def of_strongest_control(shares: Mapping[str, float]) -> str:
+    """The largest share on pairs that change nothing relevant, of each kind of part."""
+    each = ", ".join(f"{percent(value)} ({what})" for what, value in shares.items())
+    return f"On pairs that change nothing relevant, the most that any place changes the metric by is {each} of the gap."
+
+
+def of_choice(n_chosen: int, n_told: int, method: str) -> str:
+    """How places were chosen, and by which method."""
+    return f"Places were chosen on {n_chosen} pairs, and their shares are of the other {n_told}. {OF_METHOD[method]}"
