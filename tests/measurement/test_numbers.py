@@ -66,6 +66,8 @@ def test_counts_round_but_never_to_all_or_none() -> None:
 def test_numbers_have_their_units() -> None:
     assert number(1.434, "nats") == "1.43 nats"
     assert number(1200, "steps") == "1,200 steps"
+    assert with_interval(2320, 0, 3220.19, "steps") == "2,320 steps [0, 3,220]"
+    assert difference(1600, 365.74, 2834.26, "difference in steps") == "+1,600 steps [366, 2,834]"
     assert number(71_808.0) == "71,808" and number(71_808.5) == "71,808.50" and number(3.0) == "3.00"
     assert number(1, "steps") == "1 step"
     assert number(1.08, "exponent α") == "α = 1.08"

@@ -15,6 +15,7 @@ SHARES = ("share", "probability", "difference of shares")
 POINTS = "percentage points"
 SINGULAR = {"tokens": "token", "steps": "step", "nats": "nat", "bits": "bit", "directions": "direction"}
 LEAST_P = 1e-4  # smaller p values are written as below it
+HUNDRED = 100  # of what is counted: from here on no parts of one are told
 LARGE = 1000  # whole numbers from here on are counts, such as of parameters, whatever their units
 COUNTS = ("steps", "tokens", "rank", "sequences")  # units of whole numbers
 DECIMALS, MOST_DECIMALS = 2, 6
@@ -72,9 +73,14 @@ def whole(hits: float, n: int) -> int:
     return min(max(nearest, 1), max(n - 1, 1))
 
 
-def decimals(values: Sequence[float], least: int = DECIMALS) -> int:
-    """The fewest decimals, `least` or more, at which different values look different, and none but 0 looks like 0."""
+def decimals(values: Sequence[float], least: int = DECIMALS, units: str = "") -> int:
+    """The fewest decimals, `least` or more, at which different values look different, and none but 0 looks like 0.
+
+    Of what is counted, such as training steps, a hundred and more have none.
+    """
     known = sorted({value for value in values if isfinite(value)})
+    if units in COUNTS and max(map(abs, known), default=0.0) >= HUNDRED:
+        return 0
     gaps = [b - a for a, b in pairwise(known)] + [abs(value) for value in known if value]
     smallest = min(gaps, default=1.0)
     return min(MOST_DECIMALS, max(least, -floor(log10(smallest)))) if smallest > 0 else least
@@ -94,7 +100,7 @@ def number(value: float, units: str = "", places: int | None = None) -> str:
         return percent(value)
     if places is None:
         is_count = units in COUNTS or abs(value) >= LARGE
-        places = 0 if is_count and value == round(value) else decimals([value])
+        places = 0 if is_count and value == round(value) else decimals([value], units=units)
     text = f"{round(value, places) + 0.0:,.{places}f}"  # no minus before a zero
     if units.startswith("exponent "):
         return f"{units.removeprefix('exponent ')} = {text}"
@@ -107,7 +113,7 @@ def with_interval(value: float, low: float | None, high: float | None, units: st
         return share_with_interval(value, low, high)
     if isnan(value) or low is None or high is None or isnan(low) or isnan(high):
         return number(value, units)
-    places = decimals([value, low, high])
+    places = decimals([value, low, high], units=units)
     return f"{number(value, units, places)} [{low:,.{places}f}, {high:,.{places}f}]"
 
 
@@ -133,7 +139,7 @@ def difference(value: float, low: float | None = None, high: float | None = None
     units = units.removeprefix("difference in ")
     scale, units = (100.0, POINTS) if units in (*SHARES, "shares") else (1.0, units)
     ends = [] if low is None or high is None or isnan(low) or isnan(high) else [scale * low, scale * high]
-    places = decimals([scale * value, *ends], 1 if units == POINTS else DECIMALS)
+    places = decimals([scale * value, *ends], 1 if units == POINTS else DECIMALS, units)
     zeros = ".0" if units == POINTS else ""  # of tenths of a point, as of shares
     shown = f"{round(scale * value, places) + 0.0:+,.{places}f}"  # no minus before a zero
     text = f"{shown.removesuffix(zeros)} {units}".strip()
