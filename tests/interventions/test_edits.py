@@ -25,7 +25,7 @@ from workbench.interventions import (
     try_edit,
     writes,
 )
-from workbench.interventions.ablation import AVERAGED
+from workbench.interventions.one_input import AVERAGED
 from workbench.mechanisms.suggestions import another, strongest_edge, suggestions
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import chaser, sorter

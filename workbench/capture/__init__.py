@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from workbench.models import AnyModel, Decoder, OwnModel
+from workbench.models import AnyHooked, AnyModel, Decoder, OwnModel
 from workbench.models.attention import Attention
 from workbench.models.logits import LOGITS, LogitTransform
 from workbench.models.own_model import Facts, SeenPattern
 from workbench.tasks import Batch, Task, Truth, own_sequences
 from workbench.tasks.answers import Answers
 from workbench.util.seeds import generator
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 
 @dataclass(frozen=True)

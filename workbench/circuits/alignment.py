@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,10 +19,8 @@ from workbench.circuits.hypotheses import (
     interchanges,
 )
 from workbench.measurement import Measurement
+from workbench.models import AnyHooked
 from workbench.tasks import Task
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 DRAWS = 8  # random subspaces
 SUBSPACES = ("found", "all", "random", "arbitrary")

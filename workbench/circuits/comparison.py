@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -15,12 +15,10 @@ from torch import Tensor, nn
 from workbench.circuits.metrics import METRICS, Metric
 from workbench.interventions import Hooks
 from workbench.measurement import Measurement
+from workbench.models import AnyHooked
 from workbench.models.watched_only import check_editable
 from workbench.tasks import Pairs
 from workbench.util.lookup import lookup
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 Direction = Literal["denoise", "noise"]
 FORKED_AT_ONCE = 2**26  # numbers in the copies of the residual that one pass may hold

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
+from workbench.models import AnyHooked
 
 QKV = ("q", "k", "v")
 INPUT, LOGITS = "input", "logits"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,12 +12,10 @@ from torch import Tensor
 
 from workbench.circuits.comparison import check_names
 from workbench.measurement import Measurement
+from workbench.models import AnyHooked
 from workbench.tasks import Boxes, Task
 from workbench.tasks.boxes_world import OBJECTS
 from workbench.util.ties import clear
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 Rows = Int[Tensor, " row"]
 

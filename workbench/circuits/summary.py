@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -21,11 +21,9 @@ from workbench.circuits.overlap import overlap_of_halves
 from workbench.judgement.faithful import LEAST, MOST, CircuitJudgement
 from workbench.judgement.words import circuits as words
 from workbench.measurement import Measurement
+from workbench.models import AnyHooked
 from workbench.tasks import Task
 from workbench.util.files import write_atomically
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 FEWEST = 4  # pairs: two to find a circuit on, and two to test it on, so that there are intervals

@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.capture import visit
-from workbench.interventions.heads import Head, check_head, in_layers
-from workbench.interventions.hooks import Hooks, put
+from workbench.interventions.edit import Head, Hooks, check_head, in_layers, put
+from workbench.models import AnyHooked
 from workbench.models.watched_only import EditReachesNothingError
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 
 @dataclass(frozen=True)
@@ -80,15 +77,18 @@ class ReadBy:
             ValueError: if the model has no such head, or others share its keys and values and cannot be told apart.
         """
         hooks: Hooks = []
-        for layer, own in in_layers(self.heads).items():
-            for head in own:
+        for layer, readers in in_layers(self.heads).items():
+            for head in readers:
                 check_head(model, layer, head)
-            edit, points = self.edit(layer), own_keys_and_values(model, layer)
+            edit, attention = self.edit(layer), f"blocks.{layer}.attn"
+            # `[batch, pos, head, d_head]`: each head's own copies where heads share, but in bridges what they share
+            of_head = "_of_head" if f"{attention}.hook_k_of_head" in model.hook_dict else ""
+            points = [f"{attention}.hook_{part}{of_head}" for part in "kv"]
             captured: dict[str, Tensor] = {}
             with model.hooks(fwd_hooks=[(edit.point, edit)]):
                 visit(model, tokens, points, captured.__setitem__)
             groups = torch.zeros(model.cfg.n_heads, dtype=torch.bool)
-            groups[own] = True
+            groups[readers] = True
             groups = groups.unflatten(0, (captured[points[0]].shape[2], -1))  # of heads with the same keys and values
             if not torch.equal(groups.any(1), groups.all(1)):
                 raise EditReachesNothingError(
@@ -98,13 +98,6 @@ class ReadBy:
             where = self.span[:, :, None, None] & groups.all(1)[:, None]
             hooks += [(point, partial(put, values=captured[point], where=where)) for point in points]
         return hooks
-
-
-def own_keys_and_values(model: AnyHooked, layer: int) -> list[str]:
-    """The hook points of a layer's keys and values, `[batch, pos, head, d_head]`; in bridges those that heads share."""
-    attention = f"blocks.{layer}.attn"
-    shared = f"{attention}.hook_k_of_head" in model.hook_dict
-    return [f"{attention}.hook_{which}{'_of_head' if shared else ''}" for which in "kv"]
 
 
 def read_by(edit: Callable[[int], SpanEdit], heads: Sequence[Head] | None, n_layers: int) -> SpanEdit | ReadBy:

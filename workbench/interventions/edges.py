@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from workbench.interventions.heads import Head, check_head, in_layers
-from workbench.interventions.hooks import Hooks
+from workbench.interventions.edit import Head, Hooks, check_head, edited_logits, in_layers
+from workbench.models import AnyHooked
 from workbench.tasks import Batch
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 Edge = tuple[int, int, int]
 """An edge of attention: example, query position, key position."""
 
 
-@torch.no_grad()
 def cut_edges(
     model: AnyHooked,
     batch: Batch,
@@ -50,9 +46,7 @@ def cut_edges(
         ValueError: if there is no such layer, head, example or position, or a key comes after its query.
     """
     hooks = cutting(model, batch, layer, edges, head=head, heads=heads, renormalise=renormalise)
-    with model.hooks(fwd_hooks=hooks):
-        logits: Tensor = model(batch.tokens)
-    return logits
+    return edited_logits(model, batch.tokens, hooks)
 
 
 def cutting(
@@ -72,26 +66,20 @@ def cutting(
         check_head(model, *each)
     rows = torch.as_tensor(edges, dtype=torch.long).reshape(-1, 3)
     n, n_pos = batch.tokens.shape
-    wrong = rows[_outside(rows, n, n_pos)]
-    if len(wrong):
-        edge = tuple(wrong[0].tolist())
-        raise ValueError(f"there is no edge {edge} in {n} examples of {n_pos} positions, whose keys come up to queries")
-    by_layer = _by_layer(model, layer, head) if heads is None else in_layers(heads)
-    return [
-        (f"blocks.{at}.attn.hook_pattern", partial(_cut, rows=rows, heads=own, renormalise=renormalise))
-        for at, own in by_layer.items()
-    ]
-
-
-def _by_layer(model: AnyHooked, layer: int | None, head: int | None) -> dict[int, list[int]]:
-    """Layer -> heads, of one layer and head; None stands for every one."""
-    own = list(range(model.cfg.n_heads)) if head is None else [head]
-    return {at: own for at in (range(model.cfg.n_layers) if layer is None else [layer])}
-
-
-def _outside(rows: Int[Tensor, "edge 3"], n: int, n_pos: int) -> Tensor:
     example, query, key = rows.unbind(-1)
-    return (example < 0) | (example >= n) | (key < 0) | (key > query) | (query >= n_pos)
+    wrong = (example < 0) | (example >= n) | (key < 0) | (key > query) | (query >= n_pos)
+    if wrong.any():
+        edge = tuple(rows[wrong][0].tolist())
+        raise ValueError(f"there is no edge {edge} in {n} examples of {n_pos} positions, whose keys come up to queries")
+    if heads is None:
+        layers = range(model.cfg.n_layers) if layer is None else [layer]
+        by_layer = {at: list(range(model.cfg.n_heads)) if head is None else [head] for at in layers}
+    else:
+        by_layer = in_layers(heads)
+    return [
+        (f"blocks.{at}.attn.hook_pattern", partial(_cut, rows=rows, heads=cut, renormalise=renormalise))
+        for at, cut in by_layer.items()
+    ]
 
 
 def _cut(

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.interventions.edit import head_in_words
-from workbench.interventions.heads import Head, check_head
-from workbench.interventions.hooks import Hooks, put
+from workbench.interventions.edit import Head, Hooks, check_head, edited_logits, head_in_words, put
 from workbench.measurement import Measurement
+from workbench.models import AnyHooked
 from workbench.models.watched_only import WatchedOnly, check_editable
 from workbench.tasks import Batch, correct
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 REMOVED = "removed"  # the dim
 
@@ -40,15 +33,14 @@ def fallen_without(model: AnyHooked, subject: Subject, batch: Batch, heads: Sequ
     Raises:
         ValueError: if there is no such layer or head, or the model does not show or read what it reads.
     """
-    right = (correct(_logits(model, batch, []), batch) == 1) & batch.loss_mask
+    right = (correct(edited_logits(model, batch.tokens, []).cpu(), batch) == 1) & batch.loss_mask
     fallen = []
     for layer, head in heads:
         check_head(model, layer, head)
         check_editable(model, [_point(layer)])
         mine = torch.arange(model.cfg.n_heads)[:, None] == head
-        after = correct(
-            _logits(model, batch, [(_point(layer), partial(put, where=mine, values=torch.zeros(())))]), batch
-        )
+        hooks: Hooks = [(_point(layer), partial(put, where=mine, values=torch.zeros(())))]
+        after = correct(edited_logits(model, batch.tokens, hooks).cpu(), batch)
         fallen.append((right & (after < 1)).sum(-1).double() / right.sum(-1))
     return Measurement(
         name="Right answers that fall without a head",
@@ -81,9 +73,3 @@ def costliest(fallen: Measurement, own: int) -> int:
 
 def _point(layer: int) -> str:
     return f"blocks.{layer}.attn.hook_z"
-
-
-def _logits(model: AnyHooked, batch: Batch, hooks: Hooks) -> Float[Tensor, "batch pos class"]:
-    with model.hooks(fwd_hooks=hooks):
-        logits: Tensor = model(batch.tokens).cpu()
-    return logits

@@ -1,24 +1,78 @@
-"""What becomes of answers under an edit: the model runs with and without it, all examples at once, one answer each."""
+"""Causal tests on many examples: what is edited is drawn, and what becomes of the answers is counted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from workbench.capture import Subject
 from workbench.interventions.batch_edits import ReadBy, SpanEdit
-from workbench.interventions.sampling import at_position
+from workbench.interventions.edges import cut_edges
+from workbench.interventions.edit import Head, edited_logits
 from workbench.measurement import Measurement
+from workbench.models import AnyHooked
+from workbench.tasks import Batch, correct
 from workbench.util.ties import clear
 
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
+
+def at_position(values: Tensor, position: Int[Tensor, " batch"]) -> Tensor:
+    """The values at one position of each example: `[batch, pos, …]` to `[batch, …]`."""
+    rows = torch.arange(len(position), device=values.device)
+    return values[rows, position.to(values.device)]
+
+
+def single_position(
+    position: Int[Tensor, " batch"], n_pos: int, where: Bool[Tensor, " batch"]
+) -> Bool[Tensor, "batch pos"]:
+    """A mask with one true position in each example, and none where `where` is false."""
+    return (torch.arange(n_pos) == position[:, None]) & where[:, None]
+
+
+def choose_one(
+    allowed: Bool[Tensor, "batch option"], generator: torch.Generator
+) -> tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]:
+    """One allowed option of each row at random (0 where none is), and whether there is one."""
+    drawn = torch.rand(allowed.shape, generator=generator)
+    return torch.where(allowed, drawn, -1.0).argmax(-1) * allowed.any(-1), allowed.any(-1)
+
+
+def token_mask(ids: Int[Tensor, " token"], n: int) -> Bool[Tensor, " n"]:
+    """A mask over n token ids that is true for these."""
+    mask = torch.zeros(n, dtype=torch.bool)
+    mask[ids] = True
+    return mask
+
+
+def excluding(allowed: Bool[Tensor, "#batch option"], *tokens: Int[Tensor, " batch"]) -> Bool[Tensor, "batch option"]:
+    """The allowed options of each row without these tokens."""
+    options = torch.arange(allowed.shape[1])
+    for excluded in tokens:
+        allowed = allowed & (options != excluded[:, None])
+    return allowed
+
+
+def two_other_tokens(
+    ids: Int[Tensor, " token"], n: int, taken: Sequence[Int[Tensor, " batch"]], generator: torch.Generator
+) -> list[tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]]:
+    """Two random tokens of each example, among these ids, that differ from the tokens taken and from each other.
+
+    Args:
+        ids: the tokens to draw from, of a vocabulary of n.
+        n: the size of the vocabulary.
+        taken: tokens of each example that are not drawn.
+        generator: the only source of chance.
+
+    Returns each token with whether there is one: an example may have too few.
+    """
+    others = excluding(token_mask(ids, n)[None], *taken)
+    third, there = choose_one(others, generator)
+    return [(third, there), choose_one(excluding(others, third), generator)]
+
 
 OUTCOMES = ("as claimed", "changed")
 
@@ -37,15 +91,14 @@ class Question:
 
 
 @torch.no_grad()
-def answers(
+def _answers(
     model: AnyHooked,
     tokens: Int[Tensor, "batch pos"],
     position: Int[Tensor, " batch"],
     edit: SpanEdit | ReadBy | None,
 ) -> Int[Tensor, " batch"]:
     """The class with the largest logit at one position of each example, after an edit if there is one; −1 for a tie."""
-    with model.hooks(fwd_hooks=[] if edit is None else edit.hooks(model, tokens)):
-        logits = model(tokens)
+    logits = edited_logits(model, tokens, [] if edit is None else edit.hooks(model, tokens))
     return clear(at_position(logits, position)).cpu()
 
 
@@ -72,10 +125,10 @@ def outcomes(
 
     Returns 1 or 0, NaN where an example allows no test: dims `edit`, `outcome` (`as claimed`, `changed`), `example`.
     """
-    before = answers(model, tokens, question.position, None)
+    before = _answers(model, tokens, question.position, None)
     values = np.full((len(edits), len(OUTCOMES), len(tokens)), np.nan)
     for i, edit in enumerate(edits.values()):
-        after = answers(model, tokens, question.position, edit)
+        after = _answers(model, tokens, question.position, edit)
         tested = edit.span.any(-1) & (before == question.answer) & (edit.predicted != before)
         became = torch.stack([after == edit.predicted, after != before]).double()  # in the order of OUTCOMES
         values[i] = torch.where(tested, became, torch.nan).numpy()
@@ -87,5 +140,48 @@ def outcomes(
         coords={"edit": list(edits), "outcome": OUTCOMES, "example": range(len(tokens))},
         units="share",
         settings={"model": subject.name, "points": points, **where},
+        caption=f"{caption} Over answers that are right before the edit, one an example.",
+    )
+
+
+@torch.no_grad()
+def cut_test(
+    model: AnyHooked,
+    subject: Subject,
+    batch: Batch,
+    claimed: Bool[Tensor, "batch query key"],
+    generator: torch.Generator,
+    *,
+    heads: Sequence[Head] | None = None,
+    name: str,
+    caption: str,
+) -> Measurement:
+    """Cut one edge of one right answer of each example, and see whether the answer is lost.
+
+    Args:
+        model, subject, batch: the hooked model, its facts, and what it runs on.
+        claimed: the edges over which answers are claimed to come, each from the position that gives the answer.
+        generator, heads: draws the answer and its edges; where to cut, (layer, head) of each or None for every head.
+        name, caption: name and caption of the measurement.
+
+    Returns 1 or 0, NaN where an example allows no test: dims `edit` (`claimed`: the edge; `elsewhere`: an edge from the
+    same position to another one, itself included, not claimed), `outcome` (both: right before, wrong now), `example`.
+    """
+    before = correct(cut_edges(model, batch, None, []).cpu(), batch) == 1
+    query, tested = choose_one(before & claimed.any(-1), generator)  # one right answer of each example, if there is one
+    rows, earlier = torch.arange(len(batch)), torch.arange(batch.tokens.shape[1]) <= query[:, None]
+    lost = []
+    for allowed in (claimed[rows, query], earlier & ~claimed[rows, query]):
+        key, there = choose_one(allowed, generator)
+        made, cut = tested & there, torch.stack([rows, query, key], dim=1)
+        after = correct(cut_edges(model, batch, None, cut[made], heads=heads).cpu(), batch) == 1
+        lost.append(torch.where(made, (~after[rows, query]).double(), torch.nan))
+    return Measurement(
+        name=name,
+        values=torch.stack(lost)[:, None].expand(-1, len(OUTCOMES), -1).contiguous().numpy(),
+        dims=("edit", "outcome", "example"),
+        coords={"edit": ("claimed", "elsewhere"), "outcome": OUTCOMES, "example": range(len(batch))},
+        units="share",
+        settings={"model": subject.name},
         caption=f"{caption} Over answers that are right before the edit, one an example.",
     )

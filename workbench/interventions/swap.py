@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,15 +21,11 @@ from torch import Tensor
 
 from workbench.capture import LOGITS, Subject, visit
 from workbench.instruments.residual.projection import from_embedding
-from workbench.interventions.edit import span
-from workbench.interventions.hooks import Hooks, put_rows
-from workbench.interventions.points import check_point
+from workbench.interventions.edit import check_point, edited_logits, put_rows, span
 from workbench.measurement import Measurement
+from workbench.models import AnyHooked
 from workbench.util.seeds import generator
 from workbench.util.ties import clear, named
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 RUNS = ("swapped", "random", "untouched")
 AT_ONCE = 2**25  # logits in memory
@@ -91,7 +86,7 @@ def swap(
     answer = _own_answer(logits, places.source)
     put_in = torch.cat([own, _residuals(model, other, places.source, points)[0]], dim=1)
     after = [_into(model, target, point, places, put_in) for point in points]
-    untouched = _answers(model, target[None], [], places.read)
+    untouched = edited_logits(model, target[None], [])[:, places.read].float()
     there = subject.task.words(torch.stack([source[places.source], target[places.target], target[places.read]]))
     return _measured(subject, points, after, untouched, answer, (places, there, {"n_random": len(other), "seed": seed}))
 
@@ -126,6 +121,7 @@ def _measured(
     """
     likely = torch.stack([logits.softmax(-1)[..., answer].double() for logits in after], dim=1)  # [from, into, row]
     here = untouched.softmax(-1)[0, answer].double().expand(likely.shape[:2])
+    words_before = named(untouched, subject.task.words)[0]
     words = np.array([named(logits[:, 0], subject.task.words) for logits in after], dtype=object).T
     places, tokens, drawn = about
     at = dict(zip(("source", "target", "read"), tokens, strict=True))
@@ -142,17 +138,12 @@ def _measured(
             **{f"{name}_token": token for name, token in at.items()},
             **drawn,
         },
-        labels=_words(words, named(untouched, subject.task.words)[0]),
+        labels=np.stack([words, np.full_like(words, ""), np.full_like(words, words_before)]),
         caption="The probability that the target's run gives to the source's own answer once it holds the source's "
         f"residual. Random: the mean of {drawn['n_random']} other sequences' residuals, put there in the same way; "
         "some of these sequences may have the same answer. That a layer can take it up does not show that the model "
         "does so by itself.",
     )
-
-
-def _words(swapped: np.ndarray, untouched: str) -> np.ndarray:
-    nothing = np.full_like(swapped, "")
-    return np.stack([swapped, nothing, np.full_like(swapped, untouched)])
 
 
 def _others(subject: Subject, source: Tensor, position: int, n: int, seed: int) -> Int[Tensor, "n pos"]:
@@ -173,11 +164,7 @@ def _residuals(
 ) -> tuple[Float[Tensor, "point batch d_model"], Float[Tensor, "batch class"]]:
     """Residuals at one position, and the logits there."""
     seen: dict[str, Tensor] = {}
-
-    def see(name: str, activation: Tensor) -> None:
-        seen[name] = activation[:, position]
-
-    visit(model, tokens, [*points, LOGITS], see)
+    visit(model, tokens, [*points, LOGITS], lambda name, activation: seen.update({name: activation[:, position]}))
     return torch.stack([seen[point] for point in points]), seen[LOGITS]
 
 
@@ -188,12 +175,7 @@ def _into(
     size, each = max(1, AT_ONCE // (len(target) * model.cfg.d_vocab)), []
     for some in values.flatten(0, 1).split(size):
         rows = torch.arange(len(some))
-        where: dict[str, Any] = {"example": rows, "position": torch.full_like(rows, places.target), "values": some}
-        each.append(_answers(model, target.expand(len(some), -1), [(point, partial(put_rows, **where))], places.read))
+        edit = partial(put_rows, example=rows, position=torch.full_like(rows, places.target), values=some)
+        logits = edited_logits(model, target.expand(len(some), -1), [(point, edit)])
+        each.append(logits[:, places.read].float())
     return torch.cat(each).unflatten(0, values.shape[:2])
-
-
-def _answers(model: AnyHooked, tokens: Tensor, hooks: Hooks, read_at: int) -> Float[Tensor, "batch class"]:
-    with model.hooks(fwd_hooks=hooks):
-        logits: Tensor = model(tokens)
-    return logits[:, read_at].float()

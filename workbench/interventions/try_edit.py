@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
 
 from workbench.capture import LOGITS, Capture
 from workbench.instruments.residual import projection
-from workbench.interventions.edit import Edit
+from workbench.interventions.edit import Edit, edited_logits
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
+from workbench.models import AnyHooked
 from workbench.models.watched_only import check_editable
 from workbench.tasks import correct, predicted
 from workbench.util.ties import named, on_top
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 WHEN = ("before", "after")
 FELT = 0.005  # a change of a probability that a rounded percentage shows
@@ -121,7 +117,6 @@ class Edited:
         return moved if felt else "no right answer becomes more or less likely by half a percentage point"
 
 
-@torch.no_grad()
 def try_edit(model: AnyHooked, seen: Capture, edit: Edit) -> Edited:
     """Run one input under an edit.
 
@@ -137,8 +132,7 @@ def try_edit(model: AnyHooked, seen: Capture, edit: Edit) -> Edited:
         raise ValueError(f"an edit is tried on one input, not on a batch of {len(seen.batch)}")
     hooks = edit.hooks(model, seen)
     check_editable(model, [name for name, _ in hooks])
-    with model.hooks(fwd_hooks=hooks):
-        logits: Tensor = model(seen.batch.tokens)
+    logits = edited_logits(model, seen.batch.tokens, hooks)
     before, after = (Capture({LOGITS: each}, seen.batch, seen.subject) for each in (seen.logits, logits))
     return Edited(edit, before, after)
 

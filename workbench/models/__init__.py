@@ -1,5 +1,7 @@
 """Models: one decoder, many attention variants, and the adapter that hooks them."""
 
+from typing import TYPE_CHECKING, Any
+
 from workbench.models.config import DecoderConfig
 from workbench.models.decoder import Decoder
 from workbench.models.own_model import MODELS, ModuleKind, OwnModel, OwnModelConfig, Parts
@@ -7,4 +9,19 @@ from workbench.models.own_model import MODELS, ModuleKind, OwnModel, OwnModelCon
 AnyModel = Decoder | OwnModel
 """What a run folder holds."""
 
-__all__ = ["MODELS", "AnyModel", "Decoder", "DecoderConfig", "ModuleKind", "OwnModel", "OwnModelConfig", "Parts"]
+if TYPE_CHECKING:
+    from workbench.models.hooked import AnyHooked
+else:
+    AnyHooked = Any  # for annotations alone: TransformerLens takes seconds to import
+
+__all__ = [
+    "MODELS",
+    "AnyHooked",
+    "AnyModel",
+    "Decoder",
+    "DecoderConfig",
+    "ModuleKind",
+    "OwnModel",
+    "OwnModelConfig",
+    "Parts",
+]
