@@ -148,14 +148,6 @@ def test_tokens_without_a_vector_have_no_overlap(stage: Stage) -> None:
     assert np.isnan(basis_overlap.basis_cosines(padded).values[:, 3]).all()
 
 
-def test_effective_rank_counts_orthogonal_directions(stage: Stage) -> None:
-    eye = torch.eye(8)
-    found = basis_overlap.effective_rank(with_bases(stage, eye[:4], eye[[0, 0, 0, 0]]))
-    assert found.values[:2] == pytest.approx([4, 1])
-    shares = np.array([5, 1, 1, 1]) / 8
-    assert found.values[2] == pytest.approx(math.exp(-(shares * np.log(shares)).sum()))
-
-
 def test_cosines_are_named_and_can_be_of_some_tokens(stage: Stage) -> None:
     subject = stage([[0, 1, 2]]).subject
     found = basis_overlap.basis_cosines(subject, tokens=[2, 0])

@@ -42,7 +42,7 @@ from workbench.instruments.residual import (
     trajectory,
     unexplained,
 )
-from workbench.instruments.residual.entropy import matrix_entropy
+from workbench.instruments.residual.renyi import matrix_entropy
 from workbench.instruments.sets import dime, infonce, lidar, rankme
 from workbench.instruments.streaming import over_batches
 from workbench.instruments.weights import basis_overlap, composition, fourier, token_circuits

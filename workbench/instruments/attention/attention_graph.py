@@ -173,17 +173,6 @@ def best_head(selection: Measurement, matrix: str = "resolvent") -> tuple[int, i
     return selection.coords["layer"][layer], selection.coords["head"][head]
 
 
-def gold_mass(evaluation: Measurement, head: tuple[int, int], matrix: str = "resolvent") -> Measurement:
-    """One head's mean share on gold paths, with its interval.
-
-    Where it is the best head, it should have been chosen (`best_head`) on other examples than these.
-
-    Returns a single number (no dims); `layer` and `head` are in its settings.
-    """
-    layer, number = head
-    return evaluation.select(matrix=matrix, layer=layer, head=number).mean("example")
-
-
 def gold_edges(capture: Capture, example: int, most_hops: int | None = None) -> list[Edge]:
     """One example's gold edges as (hop, query position, key position); by default of any number of hops."""
     rows = capture.truth.edges[capture.truth.edges[:, 0] == example]

@@ -16,13 +16,10 @@ from typing import Any
 
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual.dominant_rows import ASIDE, with_others
-from workbench.instruments.residual.entropy_stream import EntropyStream
 from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel, matrix_in_words
 from workbench.instruments.residual.per_sequence import Positions, by_layer, residual_points
 from workbench.instruments.residual.renyi import Normaliser, matrix_entropy
 from workbench.measurement import Measurement
-
-__all__ = ["CONTROLS", "EntropyStream", "matrix_entropy", "measure", "needs", "why_not"]
 
 CONTROLS = ("untrained",)
 CAPTION = (

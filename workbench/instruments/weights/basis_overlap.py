@@ -17,7 +17,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.instruments.residual.entropy import matrix_entropy
 from workbench.measurement import Measurement
 from workbench.util.memory import check_memory
 
@@ -83,27 +82,6 @@ def _mean_of_others(left: Tensor, right: Tensor) -> tuple[float, int]:
         total += float(cosines.nansum())
         n += int((~cosines.isnan()).sum())
     return total / n if n else math.nan, n
-
-
-@torch.no_grad()
-def effective_rank(subject: Subject) -> Measurement:
-    """The number of directions that each basis, and both together, effectively has: dim `basis`.
-
-    The exponential of the matrix entropy (α = 1, `matrix_entropy`) of the vectors as they are: n for n orthogonal
-    vectors of equal length, 1 for parallel ones.
-    """
-    encoder, decoder = subject.encoder.double(), subject.decoder.double()
-    bases = {"encoder": encoder, "decoder": decoder, "both": torch.cat([encoder, decoder])}
-    return Measurement(
-        name="Effective rank of the bases",
-        values=np.array([float(matrix_entropy(rows).exp()) for rows in bases.values()]),
-        dims=("basis",),
-        coords={"basis": list(bases)},
-        units="directions",
-        settings={"model": subject.name, "alpha": 1.0, "d_vocab": len(encoder), "d_model": encoder.shape[1]},
-        caption="Exponential of the entropy of the spectrum: how many directions the vectors effectively take up. "
-        "Vectors of unequal length lower it too.",
-    )
 
 
 @torch.no_grad()
