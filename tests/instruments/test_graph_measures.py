@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.models.toys import SilentTwoStepAttention, TwoStepAttention
 from workbench.capture import Capture
-from workbench.instruments.attention import graph_measures, rollout
+from workbench.instruments.attention import graph_measures
 from workbench.instruments.attention.graph_measures import gini, reach
 from workbench.models.attention import ATTENTION
 
@@ -78,8 +78,6 @@ def test_a_variant_of_two_steps_has_a_path_length_of_one_and_a_half(
     monkeypatch.setitem(ATTENTION, "two_step", TwoStepAttention)
     capture = chained(parents, variant="two_step")
     assert found(capture, "path length") == pytest.approx(1.5)
-    whole = rollout.path_length(capture, residual=0.0).mean("example")
-    assert 1 < float(whole.select(hop=1).values) < 1.5 and float(whole.select(hop=2).values) == 2
 
 
 def test_a_variant_that_does_not_say_its_steps_is_not_measured_as_one_step(
@@ -91,8 +89,6 @@ def test_a_variant_that_does_not_say_its_steps_is_not_measured_as_one_step(
     assert np.isnan(measured.select(measure="path length").values).all()
     assert "does not say by how many steps" in measured.settings["undefined"]["path length"][0]
     assert not np.isnan(measured.select(measure="reach").values).any()
-    with pytest.raises(ValueError, match="'silent_two_step' reads in a way of its own"):
-        rollout.path_length(capture)
 
 
 def test_the_scale_of_a_pattern_changes_no_measure(chained: Chained, random_pattern: Pattern) -> None:

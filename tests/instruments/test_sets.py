@@ -141,7 +141,7 @@ def test_dime_is_the_difference_of_joint_entropies() -> None:
 
 def test_dime_of_the_same_view_is_large_and_of_independent_views_is_none() -> None:
     def of(x: Tensor, y: Tensor) -> float:
-        stream = dime.DimeStream(32, 1.0, "gaussian", "median", True, 0)
+        stream = PairGroups(32, dime.of_groups("gaussian", "median", True, 1.0, 0))
         for start in range(0, len(x), 32):
             both = torch.cat([x[start : start + 32], y[start : start + 32]])
             stream.add(both, [*range(32)] * 2, list(range(64)))
@@ -154,15 +154,19 @@ def test_dime_of_the_same_view_is_large_and_of_independent_views_is_none() -> No
 
 
 def test_a_pair_is_two_questions_with_one_answer_and_a_group_has_every_answer_once() -> None:
-    groups = PairGroups(2)
-    rows = torch.arange(8.0)[:, None]
-    full = groups.add(rows, ["a", "a", "a", "b", "b", "b", "c", "c"], [1, 1, 2, 3, 4, 5, 6, 6])
-    assert len(full) == 1
-    one, other = (side[:, 0].tolist() for side in full[0])
-    assert (one, other) == ([0.0, 3.0], [2.0, 4.0]), "row 1 asks what row 0 asks; row 5 waits for the next group"
-    assert groups.add(rows[:1], ["b"], [9]) == [] and "1 answers came with two questions" in groups.why_none()
+    full: list[tuple[list[float], list[float]]] = []
+
+    def kept(a: Tensor, b: Tensor) -> float:
+        full.append((a[:, 0].tolist(), b[:, 0].tolist()))
+        return 0.5
+
+    groups, rows = PairGroups(2, kept), torch.arange(8.0)[:, None]
+    groups.add(rows, ["a", "a", "a", "b", "b", "b", "c", "c"], [1, 1, 2, 3, 4, 5, 6, 6])
+    assert full == [([0.0, 3.0], [2.0, 4.0])], "row 1 asks what row 0 asks; row 5 waits for the next group"
+    groups.add(rows[:1], ["b"], [9])
+    assert groups.values == [0.5] and "1 answers came with two questions" in groups.why_none()
     with pytest.raises(ValueError, match="2 or more"):
-        PairGroups(1)
+        PairGroups(1, kept)
 
 
 @pytest.fixture(scope="module")

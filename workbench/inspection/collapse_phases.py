@@ -12,7 +12,7 @@ from torch import Tensor
 from workbench.capture import Subject
 from workbench.inspection.over_training import check_checkpoints, checkpoints
 from workbench.instruments.residual.alpha_req import alpha_req
-from workbench.instruments.residual.per_sequence import residual_points
+from workbench.instruments.residual.projection import from_embedding
 from workbench.instruments.sets.over_sequences import over_sequences
 from workbench.instruments.sets.rankme import rankme
 from workbench.measurement import Measurement
@@ -60,7 +60,7 @@ def rank_over_training(
         )
     check_checkpoints(run)
     steps = [*checkpoints(run), run.step()]
-    point = point or residual_points(Subject.of(run.model(), run.task(), run.name))[-1]
+    point = point or from_embedding(Subject.of(run.model(), run.task(), run.name))[-1]
     values = np.empty((len(MEASURES), DRAWS, len(steps)))
     for at, step in enumerate([*steps[:-1], None]):
         values[:, :, at] = _at_step(run, step, point, n, seed)
@@ -70,7 +70,7 @@ def rank_over_training(
         name="Rank over training",
         values=values,
         dims=("measure", "draw", "step"),
-        coords={"measure": MEASURES, "draw": range(DRAWS), "step": steps},
+        coords={"measure": MEASURES, "step": steps},
         units="directions or exponent",
         settings={"model": run.name, "n": n, "seed": seed, "point": point},
         caption=f"RankMe and α-ReQ of {n:,} vectors, one a sequence, where the answer is asked for, in {DRAWS} draws. "

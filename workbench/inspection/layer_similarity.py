@@ -7,7 +7,8 @@ import torch
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection import test_batches
 from workbench.instruments.residual import similarity
-from workbench.instruments.residual.per_sequence import Positions, residual_points
+from workbench.instruments.residual.per_sequence import Positions
+from workbench.instruments.residual.projection import from_embedding
 from workbench.measurement import Measurement
 from workbench.runs import Run
 
@@ -61,4 +62,4 @@ def _captures(run: Run, drawn_by: Run, step: int | None, n: int, seed: int) -> l
     model = run.model(step)
     subject = Subject.of(model, run.task(), run.name_at(step))
     drawn = test_batches(drawn_by.task(), n, seed)
-    return [capture(model, subject, batch, residual_points(subject)) for _, _, batch in drawn]
+    return [capture(model, subject, batch, from_embedding(subject)) for _, _, batch in drawn]

@@ -45,7 +45,7 @@ class Measurement:
         name: what was measured, in words fit for a figure's title.
         values: the numbers, one axis per entry of `dims`; NaN where the measure is not defined.
         dims: the axes, in order: `layer`, `head`, `hop`, `position`, `length`, `example`, ...
-        coords: for each dim, the label of each index (for example hook names for `layer`).
+        coords: for each dim, the label of each index (for example hook names for `layer`); of a dim without, from 0.
         units: `nats`, `share`, `inner product`, ...
         settings: every setting that decides the numbers (α, centring, basis, source run, n, seed).
         low, high: 95 % interval of the same shape, where `values` is a statistic over examples or seeds (see `mean`).
@@ -73,6 +73,8 @@ class Measurement:
 
     def __post_init__(self) -> None:
         assert self.values.ndim == len(self.dims), f"{self.name}: {self.values.shape} has not the dims {self.dims}"
+        numbered = {dim: range(size) for dim, size in zip(self.dims, self.values.shape, strict=True)}
+        object.__setattr__(self, "coords", {**numbered, **self.coords})
         for dim, size in zip(self.dims, self.values.shape, strict=True):
             assert len(self.coords[dim]) == size, (
                 f"{self.name}: {dim} has {size} values, {len(self.coords[dim])} labels"

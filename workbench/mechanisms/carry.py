@@ -62,7 +62,7 @@ def score(capture: Capture) -> Measurement:
         name="Carry",
         values=values,
         dims=("point", "example"),
-        coords={"point": points, "example": range(n)},
+        coords={"point": points},
         units="share",
         settings={"model": capture.subject.name, "examples behind the means": n // 2},
         caption="Share of the product's places whose residual is nearest to the mean residual of the same place and "

@@ -69,7 +69,7 @@ def score(capture: Capture, *, n_hops: int | None = None) -> Measurement:
         name="Chain following",
         values=values,
         dims=("layer", "head", "hop", "example"),
-        coords={"layer": layers, "head": range(values.shape[1]), "hop": hops, "example": range(n)},
+        coords={"layer": layers, "hop": hops},
         units="share",
         settings={"model": capture.subject.name},
         caption="Share of queries whose true ancestor h hops up gets more of the head's row than any position that is "
@@ -166,7 +166,7 @@ def causal(
         name="Chain following: knockout by hop",
         values=values,
         dims=("edit", "outcome", "hop", "example"),
-        coords={"edit": EDITS, "outcome": OUTCOMES, "hop": hops, "example": range(len(batch))},
+        coords={"edit": EDITS, "outcome": OUTCOMES, "hop": hops},
         units="share",
         settings={"model": subject.name, "edited": where_in_words(heads)},
         caption=f"Cut in {where_in_words(heads)}. {CAUSAL_CAPTION}",

@@ -69,7 +69,7 @@ def score(capture: Capture) -> Measurement:
         name="Copy before the delimiter",
         values=np.stack(shares),
         dims=("point", "example"),
-        coords={"point": points, "example": range(len(tokens))},
+        coords={"point": points},
         units="share",
         settings={"model": capture.subject.name, "basis": "encoder"},
         caption="Share of input positions whose own token is the top one in the encoder basis. The embedding is in the "

@@ -54,7 +54,7 @@ def score(capture: Capture) -> Measurement:
         name="Identity removed by the last MLP",
         values=((holds * scored).sum(-1) / scored.sum(-1)).double().numpy(),
         dims=("example",),
-        coords={"example": range(len(own))},
+        coords={},
         units="share",
         settings={"model": capture.subject.name, "basis": "decoder", "points": needs(capture.subject)},
         caption="Share of output positions, their next token being another, whose own token is one of the two top ones "

@@ -186,7 +186,7 @@ def knockout_by_hop(
         name="Knockout by hop",
         values=values,
         dims=("answers", "hop", "example"),
-        coords={"answers": NEED, "hop": hops, "example": range(len(batch))},
+        coords={"answers": NEED, "hop": hops},
         units="share",
         settings={"model": subject.name, "edited": where_in_words(heads)},
         caption=CAPTION.format(where=where_in_words(heads)),

@@ -72,7 +72,7 @@ def score(capture: Capture, *, layer: int = 0) -> Measurement:
         name="Minimum at the delimiter",
         values=torch.where((minimum >= 0).any(-1), holds, torch.nan).numpy(),
         dims=("example",),
-        coords={"example": range(len(minimum))},
+        coords={},
         units="share",
         settings={"model": capture.subject.name, "basis": "decoder", "point": point},
         caption="Share of sequences whose delimiter points at the smallest input token, of all symbols, in the decoder "

@@ -55,7 +55,7 @@ def score(capture: Capture) -> Measurement:
         name="Identity + successor at the outputs",
         values=share.numpy(),
         dims=("example",),
-        coords={"example": range(len(own))},
+        coords={},
         units="share",
         settings={"model": capture.subject.name, "basis": "decoder", "point": POINT},
         caption="Share of output positions but the last whose two top tokens in the decoder basis, after the second "

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import torch
 
-from workbench.capture import LOGITS, Capture, Subject
+from workbench.capture import Capture
+from workbench.instruments.shared import logits_alone, no_reason
 from workbench.measurement import Measurement
 from workbench.objectives.next_token import loss_floor, summed_cross_entropy
 from workbench.tasks.known_text import Origin
@@ -23,15 +24,7 @@ CONTROLS = ("mismatched",)
 NAMES = {Origin.HELD_OUT: "Test loss", Origin.TRAINED: "Training loss"}
 PARTS = ("loss", "loss above its floor")
 
-
-def why_not(subject: Subject) -> str | None:
-    """It can be measured on every model and task."""
-    return None
-
-
-def needs(subject: Subject) -> list[str]:
-    """The logits alone."""
-    return [LOGITS]
+needs, why_not = logits_alone, no_reason
 
 
 def measure(capture: Capture) -> Measurement:
@@ -58,7 +51,7 @@ def measure(capture: Capture) -> Measurement:
         name=NAMES.get(task.measured_on, "Loss"),
         values=values.numpy(),
         dims=("part", "example"),
-        coords={"part": parts, "example": list(range(len(batch)))},
+        coords={"part": parts},
         units="nats",
         settings={"model": capture.subject.name},
         caption=f"Mean cross-entropy over the scored positions of a sequence.{floor}",

@@ -11,22 +11,15 @@ from __future__ import annotations
 
 import torch
 
-from workbench.capture import LOGITS, Capture, Subject
+from workbench.capture import Capture
 from workbench.instruments.answers.scored_positions import Of, scored, scored_in_words
+from workbench.instruments.shared import logits_alone, no_reason
 from workbench.measurement import Measurement
 from workbench.tasks import correct, whole
 
 CONTROLS = ("mismatched",)
 
-
-def why_not(subject: Subject) -> str | None:
-    """It can be measured on every model and task."""
-    return None
-
-
-def needs(subject: Subject) -> list[str]:
-    """The logits alone."""
-    return [LOGITS]
+needs, why_not = logits_alone, no_reason
 
 
 def measure(capture: Capture, *, of: Of = "answer") -> Measurement:
@@ -47,7 +40,7 @@ def measure(capture: Capture, *, of: Of = "answer") -> Measurement:
         name="Accuracy",
         values=torch.stack([positions, sequences]).numpy(),
         dims=("unit", "example"),
-        coords={"unit": ("position", "sequence"), "example": range(len(mask))},
+        coords={"unit": ("position", "sequence")},
         units="share",
         settings={"model": capture.subject.name, "of": of},
         caption="Share of scored positions that are right, and of sequences with every scored position right"

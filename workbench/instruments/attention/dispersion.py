@@ -15,20 +15,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
+from workbench.capture import Capture
+from workbench.instruments.attention.attention_graph import needs, why_no_pattern
+from workbench.instruments.residual.projection import real_positions
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)
 
-
-def why_not(subject: Subject) -> str | None:
-    """Why the pattern cannot be looked at, in one line; None if it can."""
-    return subject.no_pattern
-
-
-def needs(subject: Subject) -> list[str]:
-    """The pattern of every layer."""
-    return [f"blocks.{layer}.attn.hook_pattern" for layer in subject.layers]
+why_not = why_no_pattern
 
 
 def evenness(pattern: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query"]:
@@ -54,8 +48,7 @@ def measure(capture: Capture) -> Measurement:
 
     Rows of padding do not count; NaN where an example has no row with so many keys.
     """
-    tokens, subject = capture.batch.tokens, capture.subject
-    real = torch.arange(tokens.shape[1]) < subject.task.lengths(tokens).cpu()[:, None]
+    subject, real = capture.subject, real_positions(capture)
     labels = bins(subject.task.n_ctx)
     values = [
         _by_keys(evenness(capture[name]).cpu(), real, len(labels)).transpose(0, 1).transpose(1, 2).numpy()
@@ -65,12 +58,7 @@ def measure(capture: Capture) -> Measurement:
         name="Dispersion of attention",
         values=np.stack(values),
         dims=("layer", "head", "keys", "example"),
-        coords={
-            "layer": subject.layers,
-            "head": range(values[0].shape[0]),
-            "keys": labels,
-            "example": range(len(tokens)),
-        },
+        coords={"layer": subject.layers, "keys": labels},
         units="share of log n",
         settings={"model": subject.name},
         caption="Entropy of a row of the pattern over the log of its number of keys: 1 is even over all of them. It "
@@ -83,9 +71,5 @@ def _by_keys(
 ) -> Float[Tensor, "batch head bin"]:
     """The mean over the rows of each bin of numbers of keys; the first row has no dispersion."""
     number = torch.arange(1, even.shape[-1] + 1).double().log2().floor().long() - 1
-    means = []
-    for place in range(n_bins):
-        inside = real & (number == place)
-        kept = even.masked_fill(~inside[:, None], torch.nan)
-        means.append(kept.nanmean(-1))
-    return torch.stack(means, dim=-1)
+    inside = [real & (number == place) for place in range(n_bins)]  # [batch, query]
+    return torch.stack([even.masked_fill(~rows[:, None], torch.nan).nanmean(-1) for rows in inside], dim=-1)

@@ -15,8 +15,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
-from workbench.instruments.attention.attention_graph import needs, pattern, unit_rows
+from workbench.capture import Capture
+from workbench.instruments.attention.attention_graph import needs, pattern, unit_rows, why_no_pattern
+from workbench.instruments.residual.projection import real_positions
 from workbench.measurement import Measurement
 from workbench.models.attention import Attention
 
@@ -31,10 +32,7 @@ MEASURES = {
 }
 """Each measure with its unit."""
 
-
-def why_not(subject: Subject) -> str | None:
-    """Every model whose attention patterns can be seen has these."""
-    return subject.no_pattern
+why_not = why_no_pattern
 
 
 def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
@@ -56,13 +54,11 @@ def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
     """
     if not 0 < threshold <= 1:
         raise ValueError(f"the threshold must be in (0, 1], not {threshold}")
-    tokens = capture.batch.tokens
-    real = torch.arange(tokens.shape[1]) < capture.subject.task.lengths(tokens).cpu()[:, None]
-    layers = capture.subject.layers
+    real, layers = real_positions(capture), capture.subject.layers
     variants = capture.subject.attention
     values = np.stack([_of_layer(pattern(capture, i).cpu(), variants[i], real, threshold) for i in layers], axis=1)
     silent = {i: variants[i].why_no_steps for i in layers if variants[i].why_no_steps}
-    heads, examples = range(values.shape[2]), range(len(tokens))
+    heads, examples = range(values.shape[2]), range(len(real))
     return Measurement(
         name="Graph measures",
         values=values,

@@ -16,8 +16,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
-from workbench.instruments.attention.attention_graph import mass_on, needs, pattern, unit_rows
+from workbench.capture import Capture
+from workbench.instruments.attention.attention_graph import (
+    mass_on,
+    needs,
+    pattern,
+    unit_rows,
+    why_no_pattern,
+)
 from workbench.measurement import Measurement
 from workbench.util.ties import on_top
 
@@ -34,10 +40,7 @@ ROLES = (
     "first token",
 )
 
-
-def why_not(subject: Subject) -> str | None:
-    """Every pattern that can be seen has roles; where the task has no graph, those of gold edges are not a number."""
-    return subject.no_pattern
+why_not = why_no_pattern  # where the task has no graph, roles of gold edges are not a number
 
 
 def measure(capture: Capture) -> Measurement:
@@ -63,7 +66,7 @@ def measure(capture: Capture) -> Measurement:
         name="Head roles",
         values=values,
         dims=("role", "layer", "head", "example"),
-        coords={"role": ROLES, "layer": layers, "head": range(values.shape[2]), "example": range(n)},
+        coords={"role": ROLES, "layer": layers},
         units="share",
         settings={"model": capture.subject.name},
         caption="Share of each query's attention on the keys of a role, over queries that have one; gold recall: share "

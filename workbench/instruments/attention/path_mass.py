@@ -58,12 +58,7 @@ def measure(capture: Capture, *, n_hops: int | None = None, gamma: float | None 
         name="Path mass by hop",
         values=values,
         dims=("layer", "head", "hop", "example"),
-        coords={
-            "layer": layers,
-            "head": range(values.shape[1]),
-            "hop": hop_labels(n_hops),
-            "example": range(values.shape[-1]),
-        },
+        coords={"layer": layers, "hop": hop_labels(n_hops)},
         units="share",
         settings={
             "model": capture.subject.name,

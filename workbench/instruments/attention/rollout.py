@@ -59,7 +59,7 @@ def measure(
         name="Rollout mass by hop",
         values=values,
         dims=("hop", "example"),
-        coords={"hop": hop_labels(n_hops), "example": range(values.shape[-1])},
+        coords={"hop": hop_labels(n_hops)},
         units="share",
         settings={"model": capture.subject.name, "n_hops": n_hops, "residual": residual, "heads": heads},
         caption="Share of what reaches each query's output, through all layers and the residual stream, that comes "

@@ -19,7 +19,7 @@ from torch import Tensor
 from workbench.capture import LOGITS, Capture, Subject
 from workbench.instruments.lens.affine import AffineLens
 from workbench.instruments.residual.projection import from_embedding, sequence
-from workbench.instruments.rows import by_rows
+from workbench.instruments.shared import by_rows
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)
@@ -85,7 +85,7 @@ def measure(capture: Capture, *, points: Sequence[str] | None = None) -> Measure
         name="Logit lens",
         values=values,
         dims=("point", "example"),
-        coords={"point": points, "example": range(values.shape[1])},
+        coords={"point": points},
         units="nats",
         settings={"model": capture.subject.name, "lens": "logit"},
         caption="KL(final ‖ lens) at scored positions, the residual decoded by the final norm and the unembedding. "
@@ -110,7 +110,7 @@ def beside_logit_lens(
         name=name,
         values=values,
         dims=("lens", "point", "example"),
-        coords={"lens": ("logit", lens.NAME), "point": points, "example": range(values.shape[2])},
+        coords={"lens": ("logit", lens.NAME), "point": points},
         units="nats",
         settings={"model": capture.subject.name, "training": dict(lens.settings)},
         caption=caption,

@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from workbench.capture import Capture, Subject
+from workbench.capture import Capture
 from workbench.instruments.residual.dominant_rows import ASIDE, with_others
 from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel, matrix_in_words
-from workbench.instruments.residual.per_sequence import Positions, by_layer, residual_points
+from workbench.instruments.residual.per_sequence import Positions, by_layer
+from workbench.instruments.residual.projection import from_embedding
 from workbench.instruments.residual.renyi import Normaliser, matrix_entropy
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)
@@ -31,12 +33,7 @@ CLAMPED = (
     "that of Z Zᵀ, and the figure is higher."
 )
 
-needs = residual_points
-
-
-def why_not(subject: Subject) -> str | None:
-    """None: every model has a residual."""
-    return None
+needs, why_not = from_embedding, no_reason
 
 
 def measure(

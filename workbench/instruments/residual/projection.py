@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
-from workbench.instruments.rows import by_rows
+from workbench.instruments.shared import by_rows, no_reason
 from workbench.measurement import Measurement
 from workbench.util.lookup import lookup
 from workbench.util.ties import hit
@@ -35,6 +35,8 @@ CONTROLS = ("mismatched", "untrained")
 SHOWN = 8  # tokens of a cell that are looked up at once: other figures show more or fewer of them
 AS_READ = " (the decoder basis after the model's final norm, as it reads its last residual)"
 
+why_not = no_reason
+
 
 def needs(subject: Subject) -> list[str]:
     """The residual after attention (`resid_mid`) and after the MLP (`resid_post`) of every layer."""
@@ -44,11 +46,6 @@ def needs(subject: Subject) -> list[str]:
 def from_embedding(subject: Subject) -> list[str]:
     """The points of `needs`, with the embedding before them."""
     return ["blocks.0.hook_resid_pre", *needs(subject)]
-
-
-def why_not(subject: Subject) -> str | None:
-    """None: every model has both bases."""
-    return None
 
 
 def basis(subject: Subject, name: str) -> Float[Tensor, "token d_model"]:
@@ -160,7 +157,7 @@ def measure(
         name="Top token of the residual",
         values=values,
         dims=("token", "basis", "point", "example"),
-        coords={"token": list(wanted), "basis": BASES, "point": points, "example": range(len(tokens))},
+        coords={"token": list(wanted), "basis": BASES, "point": points},
         units="share",
         settings={"model": capture.subject.name, "how": how, "final_norm": final_norm},
         caption=f"Share of positions at which the largest {UNITS[how]} is that of the position's own token, or of its "

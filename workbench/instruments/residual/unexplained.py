@@ -18,21 +18,14 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual.projection import from_embedding, real_positions, rounding
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 
 SPANS = ("encoder", "decoder", "both")
 CONTROLS = ("untrained",)
 ROWS = 8192  # of a basis, factorised at a time
 
-
-def needs(subject: Subject) -> list[str]:
-    """The embedding, then the residual after attention and after the MLP of every layer."""
-    return from_embedding(subject)
-
-
-def why_not(subject: Subject) -> str | None:
-    """None: every model has both bases."""
-    return None
+needs, why_not = from_embedding, no_reason
 
 
 @lru_cache(maxsize=6)
@@ -93,7 +86,7 @@ def measure(capture: Capture, *, final_norm: bool = False, points: Sequence[str]
         name="Residual outside the bases",
         values=values,
         dims=("basis", "point", "example"),
-        coords={"basis": SPANS, "point": points, "example": range(len(real))},
+        coords={"basis": SPANS, "point": points},
         units="share",
         settings={
             "model": subject.name,

@@ -22,6 +22,7 @@ from workbench.capture import Subject
 from workbench.instruments.sets.answers import CannotMeasureError
 from workbench.instruments.sets.over_sequences import over_sequences, where_settings
 from workbench.instruments.sets.rankme import EPSILON, shannon_rank
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 from workbench.models import AnyModel
 from workbench.tasks import Batch
@@ -33,10 +34,7 @@ CONTROLS = ("untrained",)
 NEEDS_ANSWERS = True
 DELTA = 1e-4  # the paper's, in the units of the representations squared
 
-
-def why_not(subject: Subject) -> str | None:
-    """None: every task has answers."""
-    return None
+why_not = no_reason
 
 
 class LidarStream:

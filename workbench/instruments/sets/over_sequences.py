@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject, visit
-from workbench.instruments.residual.per_sequence import residual_points
+from workbench.instruments.residual.projection import from_embedding
 from workbench.instruments.sets.answers import Asked, At, asked
 from workbench.instruments.streaming import in_parts
 from workbench.models import AnyModel
@@ -57,7 +57,7 @@ def over_sequences(
     Raises:
         ValueError: if there is no batch or no point, or the model has not one of the points.
     """
-    points = residual_points(subject) if points is None else list(points)
+    points = from_embedding(subject) if points is None else list(points)
     if not points:
         raise ValueError("there is nothing to measure: no hook point was asked for")
     streams = {point: make() for point in points}

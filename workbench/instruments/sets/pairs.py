@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import torch
 from jaxtyping import Float
@@ -15,25 +15,27 @@ MOST_WAITING = 4096  # vectors without a partner; the oldest goes where answers 
 
 
 class PairGroups:
-    """Makes groups of `pairs` pairs, each pair with an answer of its own within the group, as vectors come.
+    """A stream that makes groups of `pairs` pairs, each pair with an answer of its own, and measures each full group.
 
     Two vectors of one answer in a group would be each other's negatives, so a vector whose answer the open group
     already has is passed over. Every vector is in one pair at most. In memory are the open group and one vector for
     each answer that waits for its partner.
+
+    Args:
+        pairs: how many pairs a group has.
+        measure: the number of a full group, from one vector of each pair and the other, `[pair, d]`.
     """
 
-    def __init__(self, pairs: int) -> None:
+    def __init__(self, pairs: int, measure: Callable[[Tensor, Tensor], float]) -> None:
         if pairs < 2:
             raise ValueError(f"a pair is compared with other pairs of its group: pairs must be 2 or more, not {pairs}")
-        self.pairs = pairs
+        self.pairs, self.measure = pairs, measure
+        self.values: list[float] = []  # of each full group
         self._waiting: dict[Hashable, tuple[Tensor, int]] = {}
         self._open: dict[Hashable, tuple[Tensor, Tensor]] = {}
 
-    def add(
-        self, rows: Float[Tensor, "n d"], answers: Sequence[Hashable], questions: Sequence[int]
-    ) -> list[tuple[Float[Tensor, "pair d"], Float[Tensor, "pair d"]]]:
-        """The groups that these vectors make full: the one of each pair, and the other."""
-        full = []
+    def add(self, rows: Float[Tensor, "n d"], answers: Sequence[Hashable], questions: Sequence[int]) -> None:
+        """Rows with their answers and questions."""
         for row, answer, question in zip(rows, answers, questions, strict=True):
             if answer in self._open:
                 continue
@@ -46,12 +48,9 @@ class PairGroups:
                 del self._waiting[answer]
                 self._open[answer] = (first[0], row.clone())
             if len(self._open) == self.pairs:
-                full.append((torch.stack([a for a, _ in self._open.values()]), self._other()))
+                a, b = map(torch.stack, zip(*self._open.values(), strict=True))
+                self.values.append(self.measure(a, b))
                 self._open = {}
-        return full
-
-    def _other(self) -> Tensor:
-        return torch.stack([b for _, b in self._open.values()])
 
     def why_none(self) -> str:
         """Why no group was full, in one line."""
@@ -71,21 +70,21 @@ def unit_pairs(a: Float[Tensor, "pair d"], b: Float[Tensor, "pair d"], centre: b
 
 
 def over_groups(
-    name: str, by_point: dict[str, tuple[list[float], PairGroups]], settings: dict[str, object], caption: str
+    name: str, streams: Mapping[str, PairGroups], settings: Mapping[str, object], caption: str
 ) -> Measurement:
     """The mean over groups of pairs in nats, with its interval over them: dim `layer`.
 
     Raises:
         CannotMeasureError: if there was no full group.
     """
-    values = torch.tensor([values for values, _ in by_point.values()], dtype=torch.float64)
+    values = torch.tensor([stream.values for stream in streams.values()], dtype=torch.float64)  # [layer, group]
     if not values.shape[1]:
-        raise CannotMeasureError(next(iter(by_point.values()))[1].why_none())
+        raise CannotMeasureError(next(iter(streams.values())).why_none())
     return Measurement(
         name=name,
         values=values.numpy(),
         dims=("layer", "group"),
-        coords={"layer": list(by_point), "group": range(values.shape[1])},
+        coords={"layer": list(streams)},
         units="nats",
         settings={**settings, "groups": values.shape[1]},
         caption=caption,

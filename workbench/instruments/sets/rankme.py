@@ -20,6 +20,7 @@ from torch import Tensor
 from workbench.capture import Subject
 from workbench.instruments.sets.answers import At
 from workbench.instruments.sets.over_sequences import over_sequences
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 from workbench.models import AnyModel
 from workbench.tasks import Batch
@@ -31,10 +32,7 @@ CONTROLS = ("untrained",)
 NEEDS_ANSWERS = False
 EPSILON = 1e-7  # the paper's, for float32
 
-
-def why_not(subject: Subject) -> str | None:
-    """None: every model has a residual."""
-    return None
+why_not = no_reason
 
 
 def shannon_rank(values: Float[Tensor, " n"]) -> float:
