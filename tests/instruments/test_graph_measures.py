@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.models.toys import SilentTwoStepAttention, TwoStepAttention
 from workbench.capture import Capture
 from workbench.instruments.attention import graph_measures
-from workbench.instruments.attention.graph_measures import gini, reach
+from workbench.instruments.attention.graph_measures import _gini, reach
 from workbench.models.attention import ATTENTION
 
 Chained = Callable[..., Capture]
@@ -56,8 +56,8 @@ def test_gini_is_half_the_mean_difference_over_the_mean() -> None:
     received = torch.tensor([[[0.5, 2.0, 0.0, 1.0, 0.0, 0.0]]], dtype=torch.float64)
     real = torch.tensor([[True] * 5 + [False]])
     x = received[0, 0, :4]
-    assert gini(received, real).item() == pytest.approx(((x[:, None] - x).abs().mean() / (2 * x.mean())).item())
-    assert gini((received >= 0) * torch.tensor([1.0, 1, 1, 1, 0, 0]), real).item() == pytest.approx(0)
+    assert _gini(received, real).item() == pytest.approx(((x[:, None] - x).abs().mean() / (2 * x.mean())).item())
+    assert _gini((received >= 0) * torch.tensor([1.0, 1, 1, 1, 0, 0]), real).item() == pytest.approx(0)
 
 
 def test_path_length_of_chacal_on_chains_is_that_of_the_truncated_geometric_series(

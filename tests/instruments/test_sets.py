@@ -12,9 +12,7 @@ from torch import Tensor
 from workbench.capture import Subject
 from workbench.instruments import SETS, matrix_entropy
 from workbench.instruments.sets import dime, infonce, lidar, rankme
-from workbench.instruments.sets.answers import asked
-from workbench.instruments.sets.over_sequences import over_sequences
-from workbench.instruments.sets.pairs import PairGroups
+from workbench.instruments.sets.over_sequences import PairGroups, answer_positions, over_sequences
 from workbench.models import Decoder, DecoderConfig
 from workbench.tasks import Task, make
 from workbench.util.seeds import generator
@@ -141,7 +139,7 @@ def test_dime_is_the_difference_of_joint_entropies() -> None:
 
 def test_dime_of_the_same_view_is_large_and_of_independent_views_is_none() -> None:
     def of(x: Tensor, y: Tensor) -> float:
-        stream = PairGroups(32, dime.of_groups("gaussian", "median", True, 1.0, 0))
+        stream = PairGroups(32, dime._of_groups("gaussian", "median", True, 1.0, 0))
         for start in range(0, len(x), 32):
             both = torch.cat([x[start : start + 32], y[start : start + 32]])
             stream.add(both, [*range(32)] * 2, list(range(64)))
@@ -237,17 +235,17 @@ def test_shuffled_answers_are_those_of_the_sequence_before(chain: tuple[Decoder,
 )
 def test_the_answer_is_the_first_of_a_whole_one_and_the_last_of_many(task: Task, position: int | None) -> None:
     batch = task.sample(6, generator(0))
-    found = asked(task, batch)
+    found = answer_positions(task, batch)
     if position is not None:
         assert found.position.tolist() == [position] * 6
     else:
-        found = asked(task, batch, "first")
+        found = answer_positions(task, batch, "first")
         assert found.position.tolist() == task.answer_mask(batch).long().argmax(-1).tolist() != [0] * 6
     if batch.targets.ndim == 3:
         assert found.answers[0] == tuple(batch.targets[0, 8].nonzero().flatten().tolist())
     assert len(set(found.questions)) == 6
     with pytest.raises(ValueError, match="first or last"):
-        asked(task, batch, "middle")  # type: ignore[arg-type]
+        answer_positions(task, batch, "middle")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", SETS)

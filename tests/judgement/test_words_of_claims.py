@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from workbench.judgement import claim as fields
-from workbench.judgement.claim import Edited, JudgedClaim, Judgement, Need, NeededSet, Often
+from workbench.judgement.claim import EditCounts, JudgedClaim, Judgement, Need, NeededSet, Often
 from workbench.judgement.rule import Against, Compared, Tally, compare
 from workbench.judgement.words import claims
 from workbench.measurement import Measurement
@@ -29,8 +29,8 @@ def judged(rate: float, n: int = 100, need: Need = Need.UNTESTED, **more: Any) -
     )
 
 
-def edited(edit: str, changed: float, n: int, as_claimed: float = 0.0, low: float = 0.0) -> Edited:
-    return Edited(edit=edit, n=n, changed=changed, as_claimed=as_claimed, low=low, high=1.0)
+def edited(edit: str, changed: float, n: int, as_claimed: float = 0.0, low: float = 0.0) -> EditCounts:
+    return EditCounts(edit=edit, n=n, changed=changed, as_claimed=as_claimed, low=low, high=1.0)
 
 
 def causal(changed: float = 40, n: int = 50, nulls: tuple[Compared, ...] = (), **more: Any) -> fields.Test:

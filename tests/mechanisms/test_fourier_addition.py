@@ -16,7 +16,7 @@ from torch import Tensor
 
 import workbench
 from workbench.capture import Subject, capture
-from workbench.inspection.progress_measures import CURVES, all_logits, losses, progress_measures, sum_waves
+from workbench.inspection.progress_measures import CURVES, _all_logits, _sum_waves, losses, progress_measures
 from workbench.instruments.weights import fourier
 from workbench.mechanisms import fourier_addition
 from workbench.models import Decoder, DecoderConfig
@@ -99,7 +99,7 @@ def test_without_a_frequency_nothing_of_it_is_left_and_the_rest_is_as_it_was() -
 def test_the_planted_model_adds_and_the_claim_holds_with_its_causal_test() -> None:
     model = by_waves(noise=0.3)
     batch, subject, hooked = TASK.every(), subject_of(model), hook(model)
-    right = all_logits(model, TASK).argmax(-1).flatten() == batch.targets[:, 2]
+    right = _all_logits(model, TASK).argmax(-1).flatten() == batch.targets[:, 2]
     assert right.float().mean() == 1
     scored = fourier_addition.score(capture(hooked, subject, batch, fourier_addition.needs(subject)))
     assert scored.values.mean() == 1 and set(scored.settings["frequencies"]) == set(KEY)
@@ -150,7 +150,7 @@ def test_restricted_and_excluded_loss_are_those_of_the_paper() -> None:
     p, key = 11, [2, 5]
     logits = torch.randn(p, p, p, generator=generator(8), dtype=torch.float64)
     kept = explicit(logits.numpy(), key)
-    assert sum_waves(logits, key).numpy() == pytest.approx(kept, abs=1e-12)
+    assert _sum_waves(logits, key).numpy() == pytest.approx(kept, abs=1e-12)
     trained = torch.rand(p, p, generator=generator(9)) < 0.4
     answer = (torch.arange(p)[:, None] + torch.arange(p)) % p
 
@@ -177,7 +177,7 @@ def test_answers_by_heart_need_no_wave_and_answers_by_waves_nothing_else() -> No
     by_heart = 20 * torch.nn.functional.one_hot(answer, P).double() * trained[..., None]
     heart = losses(by_heart, trained, KEY)
     assert heart["train loss"] < 0.01 < 1 < heart["restricted loss"] and heart["excluded loss"] < 0.1
-    waves = losses(all_logits(by_waves(), TASK), trained, KEY)
+    waves = losses(_all_logits(by_waves(), TASK), trained, KEY)
     assert waves["test accuracy"] == 1 and waves["excluded loss"] > math.log(P) - 0.5
     assert waves["restricted loss"] < 0.1
     with pytest.raises(ValueError, match="1 to 26, not 40"):

@@ -41,8 +41,9 @@ def rank_over_training(
 ) -> Measurement:
     """RankMe and the exponent of α-ReQ of one vector a sequence at every checkpoint: dims `measure`, `draw`, `step`.
 
-    The vector is that of RankMe (`sets.answers.asked`), where the answer is asked for, before the final norm; the paper
-    takes that of the last token of a text. α-ReQ is of the covariance of these vectors, RankMe of them as they are.
+    The vector is that of RankMe (`sets.over_sequences.answer_positions`), where the answer is asked for, before the
+    final norm; the paper takes that of the last token of a text. α-ReQ is of the covariance of these vectors, RankMe of
+    them as they are.
 
     Args:
         run: a run with checkpoints.

@@ -41,20 +41,14 @@ def layer_similarity(
         ValueError: if there is no such checkpoint, the second model cannot read these sequences, or they hold fewer
             than four tokens.
     """
-    one, other = _both(first, second, step, second_step, n, seed)
+    captures = _captures(first, first, step, n, seed)
+    same = second is None and second_step in (None, step)
+    others = captures if same else _captures(second or first, first, second_step, n, seed)
     alike, null = (
-        similarity.measure(one, other, debiased=debiased, shuffled=shuffled, positions=positions)
+        similarity.measure(captures, others, debiased=debiased, shuffled=shuffled, positions=positions)
         for shuffled in (False, True)
     )
     return alike, null
-
-
-def _both(
-    first: Run, second: Run | None, step: int | None, second_step: int | None, n: int, seed: int
-) -> tuple[list[Capture], list[Capture]]:
-    one = _captures(first, first, step, n, seed)
-    same = second is None and second_step in (None, step)
-    return one, one if same else _captures(second or first, first, second_step, n, seed)
 
 
 def _captures(run: Run, drawn_by: Run, step: int | None, n: int, seed: int) -> list[Capture]:

@@ -49,66 +49,47 @@ from workbench.instruments.weights import basis_overlap, composition, fourier, t
 from workbench.measurement import Measurement
 
 
-class Instrument(Protocol):
-    """What every instrument module offers; its docstring says what it shows and what it does not.
+class AnyInstrument(Protocol):
+    """What every instrument module offers; its docstring says what it shows and what it does not."""
+
+    __doc__: str | None
+
+    @property
+    def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
+        """The controls that its numbers are compared with: names in `measurement.controls.CONTROLS`."""
+
+    def why_not(self, subject: Subject) -> str | None:
+        """Why this cannot be measured on this model and task, in one line; None if it can."""
+
+    @property
+    def measure(self) -> Callable[..., Measurement]:
+        """Takes what its kind of instrument is about, then its settings by keyword."""
+
+
+class Instrument(AnyInstrument, Protocol):
+    """An instrument of activations: `measure(capture, **settings)`, per example, with the last dim `example`.
 
     One that needs something trained first has `fit(model, subject, seed)`, which returns settings of its `measure`; one
     that takes long says `ON_REQUEST = True`, and is measured only where it is asked for by name.
     """
 
-    __doc__: str | None
-
-    @property
-    def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
-        """The controls that its numbers are compared with: names in `measurement.controls.CONTROLS`."""
-
-    def why_not(self, subject: Subject) -> str | None:
-        """Why this cannot be measured on this model and task, in one line; None if it can."""
-
     def needs(self, subject: Subject) -> list[str]:
         """The hook names to capture."""
 
-    @property
-    def measure(self) -> Callable[..., Measurement]:
-        """`measure(capture, **settings)`: per-example results, with the last dim `example`."""
+
+class WeightInstrument(AnyInstrument, Protocol):
+    """An instrument of the weights alone: `measure(subject, **settings)`, without the dim `example` or an interval."""
 
 
-class WeightInstrument(Protocol):
-    """What an instrument of the weights alone offers: it sees no input, and its numbers have no interval."""
+class SetInstrument(AnyInstrument, Protocol):
+    """An instrument of many sequences together: `measure(model, subject, batches, **settings)`, dim `layer`.
 
-    __doc__: str | None
-
-    @property
-    def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
-        """`("untrained",)` where re-initialised models are measured beside it, else `()`."""
-
-    def why_not(self, subject: Subject) -> str | None:
-        """Why this cannot be measured on this model, in one line; None if it can."""
-
-    @property
-    def measure(self) -> Callable[..., Measurement]:
-        """`measure(subject, **settings)`: of the bases and of `subject.model`; no dim `example`."""
-
-
-class SetInstrument(Protocol):
-    """What an instrument of many sequences together offers."""
-
-    __doc__: str | None
-
-    @property
-    def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
-        """The controls that its numbers are compared with: names in `measurement.controls.CONTROLS`."""
+    It holds one batch in memory.
+    """
 
     @property
     def NEEDS_ANSWERS(self) -> bool:  # noqa: N802 (a module's constant)
         """Whether it pairs questions by their answers: its `measure` then has `shuffled`, the null of other answers."""
-
-    def why_not(self, subject: Subject) -> str | None:
-        """Why this cannot be measured on this model and task, in one line; None if it can."""
-
-    @property
-    def measure(self) -> Callable[..., Measurement]:
-        """`measure(model, subject, batches, **settings)`: dim `layer`, with one batch in memory."""
 
 
 INSTRUMENTS: dict[str, Instrument] = {

@@ -68,7 +68,7 @@ def phases(measured: Measurement) -> Phases:
     curve, alpha = draws.mean(0), measured.select(measure="α-ReQ").values.mean(0)
     low, high, strength = strongest(curve)
     apart = float((draws.max(0) - draws.min(0)).max())
-    random = share_of_random(curve, strength)
+    random = _share_of_random(curve, strength)
     changes = (curve[low] - curve[0], curve[high] - curve[low], curve[-1] - curve[high])
     return Phases(
         found=strength > apart and random <= RARE,
@@ -98,7 +98,7 @@ def strongest(curve: Float[np.ndarray, " step"]) -> tuple[int, int, float]:
     return int(low), int(high), float(least[low, high])
 
 
-def share_of_random(curve: Float[np.ndarray, " step"], strength: float) -> float:
+def _share_of_random(curve: Float[np.ndarray, " step"], strength: float) -> float:
     """The share of curves with the same changes, in any order and with any sign, whose phases are as strong.
 
     Always drawn by the same seed. The curve itself is counted with them, so that it is never 0.

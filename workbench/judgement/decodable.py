@@ -203,14 +203,9 @@ def _worth(judged: Decodable) -> Worth:
         if simple and judged.before_attention and not judged.of_position:
             return Worth.TOKEN_AND_POSITION
         if judged.above(list(judged.baselines)):
-            return _beyond_all(judged)
+            if not judged.lookup_refused:
+                return Worth.DECODABLE
+            return Worth.LEARNS_ANYTHING if judged.learns_control else Worth.CANNOT_RULE_OUT
         if level:
             return Worth.TOKEN_AND_POSITION
     return Worth.NO_BETTER if level else Worth.UNDECIDED
-
-
-def _beyond_all(judged: Decodable) -> Worth:
-    """The verdict on a label that beats every baseline there is."""
-    if not judged.lookup_refused:
-        return Worth.DECODABLE
-    return Worth.LEARNS_ANYTHING if judged.learns_control else Worth.CANNOT_RULE_OUT

@@ -43,13 +43,10 @@ CAUSAL_CAPTION = (
 
 needs = attention_graph.needs
 
-
-def why_not(subject: Subject) -> str | None:
-    """Why this claim cannot be tested on this model, in one line; None if it can."""
-    return missing(subject, "clause")
+why_not = partial(missing, labels=("clause",))
 
 
-def gold_clauses(truth: Truth) -> Int[Tensor, "batch pos"]:
+def _gold_clauses(truth: Truth) -> Int[Tensor, "batch pos"]:
     """At the answer's words about a box the number of the clause that last changed it, −1 elsewhere."""
     clause = truth.labels["clause"]
     example, _, query, key = truth.edges.unbind(1)
@@ -64,7 +61,7 @@ def score(capture: Capture) -> Measurement:
 
     NaN where an example's answer is about no box that a clause has changed.
     """
-    clause, gold = capture.truth.labels["clause"], gold_clauses(capture.truth)
+    clause, gold = capture.truth.labels["clause"], _gold_clauses(capture.truth)
     return attention_graph.by_head(
         capture,
         lambda mixing: _read(mixing, clause, gold),
@@ -156,7 +153,7 @@ class _Retold:
 def _retold(subject: Subject, tokens: Int[Tensor, "batch pos"], generator: torch.Generator) -> _Retold:
     """Draw an object of each answer and the one that takes its place."""
     truth = subject.task.truth(tokens)
-    clause, gold = truth.labels["clause"], gold_clauses(truth)
+    clause, gold = truth.labels["clause"], _gold_clauses(truth)
     following, rows = tokens.roll(-1, dims=1), torch.arange(len(tokens))[:, None]
     free = _free_neighbours(tokens, subject.task.vocabulary.words)
     position, there = interventions.choose_one((gold >= 0) & free[rows, following].any(-1), generator)

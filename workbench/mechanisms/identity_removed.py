@@ -38,7 +38,7 @@ def why_not(subject: Subject) -> str | None:
     """Why this claim cannot be tested on this model, in one line; None if it can."""
     if subject.attention_only:
         return "the model has no MLP, of which this claim is (d_mlp = 0)"
-    return missing(subject, "identity", "successor")
+    return missing(subject, ("identity", "successor"))
 
 
 def score(capture: Capture) -> Measurement:

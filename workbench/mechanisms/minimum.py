@@ -12,6 +12,7 @@ by chance), and a re-initialised model.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -34,21 +35,19 @@ if TYPE_CHECKING:
 POINT = "blocks.0.hook_resid_mid"
 CONTROLS = ("mismatched", "untrained")
 
+why_not = partial(missing, labels=("minimum",))
+
 
 def needs(subject: Subject) -> list[str]:
     """The residual after the attention of every layer."""
     return [f"blocks.{layer}.hook_resid_mid" for layer in range(subject.n_layers)]
 
 
-def why_not(subject: Subject) -> str | None:
-    """Why this claim cannot be tested on this model, in one line; None if it can."""
-    return missing(subject, "minimum")
-
-
+@torch.no_grad()
 def on_symbols(capture: Capture, point: str, basis: str) -> Float[Tensor, "batch pos token"]:
     """Inner products of a residual with a basis, −∞ for the delimiter and for padding."""
     delimiters = capture.batch.tokens[capture.truth.labels["minimum"] >= 0].unique().tolist()
-    on_basis = projection.inner_products(capture.subject, capture[point], basis).cpu()
+    on_basis = projection.project(capture[point], projection.basis(capture.subject, basis)).cpu()
     on_basis[..., [token for token in (*delimiters, capture.subject.task.pad) if token >= 0]] = -torch.inf
     return on_basis
 

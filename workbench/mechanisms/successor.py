@@ -11,6 +11,7 @@ re-initialised model.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,14 +33,11 @@ if TYPE_CHECKING:
 POINT = "blocks.1.hook_resid_mid"
 CONTROLS = ("mismatched", "untrained")
 
+why_not = partial(missing, labels=("identity", "successor"), layers=2)
+
 
 def needs(subject: Subject) -> list[str]:
     return [POINT]
-
-
-def why_not(subject: Subject) -> str | None:
-    """Why this claim cannot be tested on this model, in one line; None if it can."""
-    return missing(subject, "identity", "successor", layers=2)
 
 
 def score(capture: Capture) -> Measurement:

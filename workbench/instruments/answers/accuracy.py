@@ -9,7 +9,7 @@ regularities alone are worth.
 from __future__ import annotations
 
 from workbench.capture import Capture
-from workbench.instruments.answers.scored_positions import Of, scored, scored_in_words
+from workbench.instruments.answers.overall import Of, scored, scored_in_words
 from workbench.instruments.shared import logits_alone, no_reason
 from workbench.measurement import Measurement
 

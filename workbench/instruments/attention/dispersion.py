@@ -25,7 +25,7 @@ CONTROLS = ("untrained",)
 why_not = why_no_pattern
 
 
-def evenness(pattern: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query"]:
+def _evenness(pattern: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query"]:
     """The entropy of every row over log of the keys up to its own, in float64; NaN for the first, which has one key.
 
     Rows are divided by their sum first, since a variant's need not be 1; a row of zeros is NaN.
@@ -37,21 +37,16 @@ def evenness(pattern: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batc
     return -torch.xlogy(p, p).sum(-1) / torch.where(n_keys > 1, n_keys.log(), torch.nan)
 
 
-def bins(n_pos: int) -> list[str]:
-    """Numbers of keys in groups that double: `2–3`, `4–7`, …, as far as sequences of this length go."""
-    starts = [2**i for i in range(1, n_pos.bit_length()) if 2**i <= n_pos]
-    return [f"{start}–{2 * start - 1}" for start in starts]
-
-
 def measure(capture: Capture) -> Measurement:
     """Mean evenness of each head's rows, by the number of keys: dims `layer`, `head`, `keys`, `example`.
 
     Rows of padding do not count; NaN where an example has no row with so many keys.
     """
     subject, real = capture.subject, real_positions(capture)
-    labels = bins(subject.task.n_ctx)
+    starts = [2**i for i in range(1, subject.task.n_ctx.bit_length())]  # of bins that double: 2–3, 4–7, …
+    labels = [f"{start}–{2 * start - 1}" for start in starts]
     values = [
-        _by_keys(evenness(capture[name]).cpu(), real, len(labels)).transpose(0, 1).transpose(1, 2).numpy()
+        _by_keys(_evenness(capture[name]).cpu(), real, len(labels)).transpose(0, 1).transpose(1, 2).numpy()
         for name in needs(subject)
     ]
     return Measurement(

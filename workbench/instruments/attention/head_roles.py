@@ -27,7 +27,7 @@ from workbench.instruments.attention.attention_graph import (
 from workbench.measurement import Measurement
 from workbench.util.ties import on_top
 
-__all__ = ["CONTROLS", "ROLES", "measure", "needs", "role_keys", "why_not"]
+__all__ = ["CONTROLS", "ROLES", "measure", "needs", "why_not"]
 
 CONTROLS = ("mismatched", "untrained", "random_graph")
 ROLES = (
@@ -54,12 +54,12 @@ def measure(capture: Capture) -> Measurement:
     n, n_pos = capture.batch.tokens.shape
     gold = capture.truth.adjacency(n, n_pos, 1)
     lengths = capture.subject.task.lengths(capture.batch.tokens).cpu()
-    keys = {"gold precision": gold, **role_keys(capture.batch.tokens.cpu(), lengths)}
+    keys = {"gold precision": gold, **_role_keys(capture.batch.tokens.cpu(), lengths)}
     layers = capture.subject.layers
     by_layer = []
     for layer in layers:
         A = unit_rows(pattern(capture, layer)).cpu()
-        by_role = {role: mass_on(A, keys[role]) for role in ROLES if role in keys} | {"gold recall": recall(A, gold)}
+        by_role = {role: mass_on(A, keys[role]) for role in ROLES if role in keys} | {"gold recall": _recall(A, gold)}
         by_layer.append(torch.stack([by_role[role].double() for role in ROLES]).numpy())
     values = np.stack(by_layer, axis=1)
     return Measurement(
@@ -74,7 +74,7 @@ def measure(capture: Capture) -> Measurement:
     )
 
 
-def role_keys(
+def _role_keys(
     tokens: Int[Tensor, "batch pos"], lengths: Int[Tensor, " batch"]
 ) -> dict[str, Bool[Tensor, "batch query key"]]:
     """The keys of each role that depends on tokens and positions alone, as TransformerLens's head detector has them.
@@ -95,7 +95,7 @@ def role_keys(
     }
 
 
-def recall(
+def _recall(
     A: Float[Tensor, "batch head query key"], gold: Bool[Tensor, "batch query key"]
 ) -> Float[Tensor, "head batch"]:
     """Share of gold edges whose key is among the m largest of its row, m its gold keys; equals in random order."""

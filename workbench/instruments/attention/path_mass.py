@@ -85,18 +85,11 @@ def first_edges(truth: Truth) -> Int[Tensor, "edge 4"]:
 def _distinct(rows: Int[Tensor, "row column"]) -> tuple[Int[Tensor, "distinct column"], Int[Tensor, " row"]]:
     """Each row once, in order, and the index of each row among them.
 
-    It is `unique(dim=0)` for rows of small numbers, and many times faster: each row becomes one number, as digits do.
+    It is `unique(dim=0)` for rows of small numbers, and many times faster: each row becomes one number.
     """
-    sizes = (rows.amax(0) + 1).tolist() if len(rows) else [1] * rows.shape[1]
-    code = torch.zeros(len(rows), dtype=torch.long)
-    for column, size in zip(rows.unbind(-1), sizes, strict=True):
-        code = code * size + column
-    distinct, place = code.unique(return_inverse=True)
-    columns = []
-    for size in reversed(sizes):
-        columns.append(distinct % size)
-        distinct = distinct // size
-    return torch.stack(columns[::-1], dim=-1), place
+    sizes = tuple((rows.amax(0) + 1).tolist()) if len(rows) else (1,) * rows.shape[1]
+    codes, place = np.unique(np.ravel_multi_index(tuple(rows.T.numpy()), sizes), return_inverse=True)
+    return torch.from_numpy(np.stack(np.unravel_index(codes, sizes), axis=-1)), torch.from_numpy(place)
 
 
 def shares(

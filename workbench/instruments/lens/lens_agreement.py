@@ -15,7 +15,7 @@ import torch
 from workbench.capture import Capture
 from workbench.instruments.lens import logit_lens
 from workbench.instruments.lens.affine import AffineLens
-from workbench.instruments.lens.logit_lens import name_of, through
+from workbench.instruments.lens.logit_lens import through
 from workbench.instruments.residual.projection import from_embedding
 from workbench.measurement import Measurement
 from workbench.tasks import correct
@@ -56,7 +56,7 @@ def measure(capture: Capture, *, lens: AffineLens | None = None, points: Sequenc
         dims=("against", "point", "example"),
         coords={"against": AGAINST, "point": points},
         units="share",
-        settings={"model": subject.name, "lens": name_of(lens)},
+        settings={"model": subject.name, "lens": "logit" if lens is None else lens.NAME},
         caption="Share of scored positions at which the token decoded from the residual is the model's final one, and "
         "the target. It does not say how sure the lens is.",
     )

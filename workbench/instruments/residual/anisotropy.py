@@ -28,7 +28,7 @@ CONTROLS = ("untrained",)
 needs, why_not = from_embedding, no_reason
 
 
-def mean_cosine(z: Float[Tensor, "n pos d"]) -> Float[Tensor, " n"]:
+def _mean_cosine(z: Float[Tensor, "n pos d"]) -> Float[Tensor, " n"]:
     """The mean cosine over all pairs of two rows, in float64: (‖Σ u‖² − m) / m(m−1) over the m rows that are not zero.
 
     NaN with fewer than two such rows. Raises ValueError if z holds NaN or infinity.
@@ -53,7 +53,7 @@ def measure(capture: Capture, *, positions: Positions = "all", points: Sequence[
     """
     return by_layer(
         capture,
-        mean_cosine,
+        _mean_cosine,
         name="Anisotropy",
         units="cosine",
         settings={},

@@ -44,7 +44,7 @@ class Components:
     between: Measurement
 
 
-def principal_components(
+def _principal_components(
     rows: Float[Tensor, "n d"], k: int
 ) -> tuple[Float[Tensor, "n k"], Float[Tensor, "k d"], Float[Tensor, " k"]]:
     """The rows on their first k components, these as unit vectors, and the share of variance along each, in float64.
@@ -67,7 +67,7 @@ def principal_components(
     return centred @ directions.T, directions, variance[:k] / torch.where(total > 0, total, 1.0)
 
 
-def between_classes(rows: Float[Tensor, "n d"], label: Int[Tensor, " n"]) -> float:
+def _between_classes(rows: Float[Tensor, "n d"], label: Int[Tensor, " n"]) -> float:
     """The share of the rows' variance that lies between the means of classes: 1 where each class is one point.
 
     NaN where all rows are equal. Of n rows without any structure it is about (classes − 1) / (n − 1).
@@ -92,7 +92,7 @@ def measure(captures: Sequence[Capture], *, point: str, label: str, k: int = 3) 
         ValueError: if the task has no such label, or too few rows have one.
     """
     subject, (z, classes) = captures[0].subject, _labelled(captures, point, label)
-    scores, _, explained = principal_components(z, k)
+    scores, _, explained = _principal_components(z, k)
     names = list(range(1, k + 1))
     words = subject.task.words(classes) if label in subject.task.token_labels else [str(int(one)) for one in classes]
     where = {"model": subject.name, "point": point, "label": label, "rows": len(z), "classes": len(classes.unique())}
@@ -133,8 +133,8 @@ def _between(scores: Tensor, z: Tensor, classes: Tensor, names: list[int], share
     shuffled = [classes[torch.randperm(len(classes), generator=draws)] for _ in range(SHUFFLES)]
     values, low, high = [], [], []
     for part in (*scores.T[..., None], z):
-        null = np.array([between_classes(part, one) for one in shuffled])
-        values.append([between_classes(part, classes), null.mean()])
+        null = np.array([_between_classes(part, one) for one in shuffled])
+        values.append([_between_classes(part, classes), null.mean()])
         low.append([np.nan, null.min()])
         high.append([np.nan, null.max()])
     return Measurement(

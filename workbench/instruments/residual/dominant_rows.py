@@ -37,7 +37,7 @@ WITHOUT, ROWS, SHARE, POSITION = ASIDE = (
 trace that they hold, and the place of the longest within the tokens that are measured."""
 
 
-def dominant(
+def _dominant(
     z: Float[Tensor, "n pos d"], *, centre: bool, unit_rows: bool
 ) -> tuple[Bool[Tensor, "n pos"], Float[Tensor, "n pos"]]:
     """Which rows dominate their sequence, and each row's share of the squared norm.
@@ -75,7 +75,7 @@ def with_others(
     """
     how |= {"centre": centre, "unit_rows": unit_rows} | ({} if kernel == "linear" else {"kernel": kernel})
     linear = kernel == "linear"
-    found, shares = dominant(z, centre=centre and linear, unit_rows=unit_rows or not linear)
+    found, shares = _dominant(z, centre=centre and linear, unit_rows=unit_rows or not linear)
     counts = found.sum(-1)
     every = torch.full((len(z), 1 + len(ASIDE)), torch.nan, dtype=torch.float64, device=z.device)
     every[:, 0] = measure(z, **how)

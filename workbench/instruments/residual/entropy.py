@@ -16,7 +16,7 @@ from typing import Any
 
 from workbench.capture import Capture
 from workbench.instruments.residual.dominant_rows import ASIDE, with_others
-from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel, matrix_in_words
+from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel
 from workbench.instruments.residual.per_sequence import Positions, by_layer
 from workbench.instruments.residual.projection import from_embedding
 from workbench.instruments.residual.renyi import Normaliser, matrix_entropy
@@ -73,5 +73,6 @@ def measure(
         positions=positions,
         points=points,
         aside=ASIDE,
-        caption=CAPTION.format(matrix_in_words(kernel)) + (CLAMPED if as_published else ""),
+        caption=CAPTION.format("Z Zᵀ" if kernel == "linear" else f"the {kernel} kernel's matrix")
+        + (CLAMPED if as_published else ""),
     )

@@ -61,7 +61,7 @@ def project(
 
 
 @lru_cache(maxsize=4)
-def dual(basis: Float[Tensor, "token d_model"]) -> Float[Tensor, "token d_model"]:
+def _dual(basis: Float[Tensor, "token d_model"]) -> Float[Tensor, "token d_model"]:
     """The vectors whose inner products with a residual are its least-squares coordinates in a basis, in float64.
 
     Of all coefficients c that come nearest to x = Σ_t c_t b_t, the smallest: c = pinv(Bᵀ) x. Many come equally near
@@ -84,14 +84,6 @@ def rounding(vectors: Float[Tensor, "token d_model"], n_rows: int | None = None)
 
 
 @torch.no_grad()
-def inner_products(
-    subject: Subject, residual: Float[Tensor, "*batch d_model"], basis_name: str
-) -> Float[Tensor, "*batch token"]:
-    """Inner products of a residual with one of the model's bases, before any norm: what edits of it exchange."""
-    return project(residual, basis(subject, basis_name))
-
-
-@torch.no_grad()
 def components(
     subject: Subject,
     residual: Float[Tensor, "*batch d_model"],
@@ -106,7 +98,7 @@ def components(
         subject: the model's facts.
         residual: `[..., d_model]`.
         basis_name: `encoder` or `decoder`.
-        how: `raw` inner products; their `cosine`, 0 where a vector is zero; least-squares `coordinates` (see `dual`).
+        how: `raw` inner products; their `cosine`, 0 where a vector is zero; least-squares `coordinates` (see `_dual`).
             The latter two are computed and returned in float64.
         final_norm: on the decoder basis, pass the residual through the model's final norm first; `raw` inner products
             then have the unembedding's bias added, and at the last point they are the model's logits. On the encoder
@@ -123,7 +115,7 @@ def components(
         return project(x, vectors) if bias is None else project(x, vectors) + bias.to(x)
     x = x.double()
     if how == "coordinates":
-        return project(x, dual(vectors))
+        return project(x, _dual(vectors))
     return project(F.normalize(x, dim=-1), F.normalize(vectors.double(), dim=-1))
 
 

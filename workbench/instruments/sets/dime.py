@@ -19,8 +19,13 @@ from torch import Tensor
 from workbench.capture import Subject
 from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel, check_kernel, kernel_matrix
 from workbench.instruments.residual.renyi import check_order, gram_entropy
-from workbench.instruments.sets.over_sequences import over_sequences, where_settings
-from workbench.instruments.sets.pairs import PairGroups, over_groups, unit_pairs
+from workbench.instruments.sets.over_sequences import (
+    PairGroups,
+    over_groups,
+    over_sequences,
+    unit_pairs,
+    where_settings,
+)
 from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 from workbench.models import AnyModel
@@ -50,7 +55,7 @@ def dime(kx: Float[Tensor, "n n"], ky: Float[Tensor, "n n"], orders: Sequence[Te
     return float(shuffled.mean() - gram_entropy((kx * ky)[None], alpha)[0])
 
 
-def of_groups(
+def _of_groups(
     kernel: Kernel, bandwidth: Bandwidth, centre: bool, alpha: float, seed: int
 ) -> Callable[[Float[Tensor, "pair d"], Float[Tensor, "pair d"]], float]:
     """What gives DiME of one group of pairs after another, each with permutations of its own."""
@@ -94,7 +99,7 @@ def measure(
     check_kernel(kernel, bandwidth)
     check_order(alpha, None)
     streams = over_sequences(
-        lambda: PairGroups(pairs, of_groups(kernel, bandwidth, centre, alpha, seed)), model, subject, batches, **where
+        lambda: PairGroups(pairs, _of_groups(kernel, bandwidth, centre, alpha, seed)), model, subject, batches, **where
     )
     how = {"pairs": pairs, "alpha": alpha, "kernel": kernel, "centre": centre, **where_settings(where)}
     return over_groups(

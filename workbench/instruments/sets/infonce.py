@@ -19,8 +19,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.instruments.sets.over_sequences import over_sequences, where_settings
-from workbench.instruments.sets.pairs import PairGroups, over_groups, unit_pairs
+from workbench.instruments.sets.over_sequences import (
+    PairGroups,
+    over_groups,
+    over_sequences,
+    unit_pairs,
+    where_settings,
+)
 from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 from workbench.models import AnyModel

@@ -19,8 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.instruments.sets.answers import CannotMeasureError
-from workbench.instruments.sets.over_sequences import over_sequences, where_settings
+from workbench.instruments.sets.over_sequences import CannotMeasureError, over_sequences, where_settings
 from workbench.instruments.sets.rankme import EPSILON, shannon_rank
 from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement

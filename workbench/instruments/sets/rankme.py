@@ -18,8 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.instruments.sets.answers import At
-from workbench.instruments.sets.over_sequences import over_sequences
+from workbench.instruments.sets.over_sequences import At, over_sequences
 from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 from workbench.models import AnyModel
@@ -84,7 +83,7 @@ def measure(
 
     Args:
         model, subject, batches, points: as for `over_sequences`, which holds one batch in memory.
-        at: the first or last scored position of the answer; see `sets.answers.asked`.
+        at: the first or last scored position of the answer; see `sets.over_sequences.answer_positions`.
 
     Raises:
         ValueError: as `over_sequences` does.

@@ -52,9 +52,21 @@ def waves(p: int) -> Float[Tensor, "wave p"]:
     return basis / basis.norm(dim=1, keepdim=True)
 
 
-def frequency_of_waves(p: int) -> list[int]:
+def _frequency_of_waves(p: int) -> list[int]:
     """The frequency of each row of `waves`, 0 for the constant."""
     return [0] + [k for k in range(1, p // 2 + 1) for _ in range(1 if 2 * k == p else 2)]
+
+
+def waves_at(p: int, frequencies: Sequence[int]) -> Float[Tensor, "wave p"]:
+    """The rows of `waves` of these frequencies.
+
+    Raises:
+        ValueError: if there is no such frequency.
+    """
+    if wrong := [k for k in frequencies if not 1 <= k <= p // 2]:
+        raise ValueError(f"modulo {p} there are the frequencies 1 to {p // 2}, not {wrong[0]}")
+    chosen = torch.tensor(list(frequencies), dtype=torch.long)
+    return waves(p)[torch.isin(torch.tensor(_frequency_of_waves(p)), chosen)]
 
 
 def shares(rows: Float[Tensor, "p d"]) -> Float[Tensor, " frequency"]:
@@ -65,13 +77,13 @@ def shares(rows: Float[Tensor, "p d"]) -> Float[Tensor, " frequency"]:
     p = len(rows)
     power = (waves(p) @ rows.double().cpu()).square().sum(1)[1:]
     by_frequency = torch.zeros(p // 2, dtype=torch.float64)
-    by_frequency.index_add_(0, torch.tensor(frequency_of_waves(p)[1:]) - 1, power)
+    by_frequency.index_add_(0, torch.tensor(_frequency_of_waves(p)[1:]) - 1, power)
     total = by_frequency.sum()
     rounding = 1e-20 * rows.double().square().sum().cpu()
     return by_frequency / total if total > rounding else torch.zeros_like(by_frequency)
 
 
-def threshold(rows: Float[Tensor, "p d"], seed: int = 0) -> float:
+def _threshold(rows: Float[Tensor, "p d"], seed: int = 0) -> float:
     """The largest share of any frequency once the numbers are in random order: its 99 % quantile over 200 orders."""
     draws = generator(seed, "fourier")
     largest = [shares(rows[torch.randperm(len(rows), generator=draws)]).max() for _ in range(ORDERS)]
@@ -79,9 +91,9 @@ def threshold(rows: Float[Tensor, "p d"], seed: int = 0) -> float:
 
 
 def key_frequencies(rows: Float[Tensor, "p d"], seed: int = 0) -> list[int]:
-    """The frequencies whose share is above the `threshold`, largest first; none where nothing is periodic."""
+    """The frequencies whose share is above the `_threshold`, largest first; none where nothing is periodic."""
     share = shares(rows)
-    above = (share > threshold(rows, seed)).nonzero()[:, 0]
+    above = (share > _threshold(rows, seed)).nonzero()[:, 0]
     return [int(i) + 1 for i in above[share[above].argsort(descending=True)]]
 
 
@@ -91,16 +103,11 @@ def without(rows: Float[Tensor, "number ..."], frequencies: Sequence[int]) -> Fl
     Raises:
         ValueError: if there is no such frequency.
     """
-    p = len(rows)
-    wrong = next((k for k in frequencies if not 1 <= k <= p // 2), None)
-    if wrong is not None:
-        raise ValueError(f"modulo {p} there are the frequencies 1 to {p // 2}, not {wrong}")
-    chosen = waves(p)[torch.isin(torch.tensor(frequency_of_waves(p)), torch.tensor(list(frequencies)))]
-    flat = rows.double().cpu().reshape(p, -1)
+    chosen, flat = waves_at(len(rows), frequencies), rows.double().cpu().reshape(len(rows), -1)
     return (flat - chosen.T @ (chosen @ flat)).reshape(rows.shape)
 
 
-def matrices(subject: Subject) -> dict[str, Float[Tensor, "p d"]]:
+def _matrices(subject: Subject) -> dict[str, Float[Tensor, "p d"]]:
     """What is transformed: `embedding`, `unembedding`, and `neurons` (number by neuron) where there is a last MLP."""
     p = subject.task.p  # type: ignore[attr-defined]
     found = {"embedding": subject.encoder[:p], "unembedding": subject.decoder[:p]}
@@ -111,7 +118,7 @@ def matrices(subject: Subject) -> dict[str, Float[Tensor, "p d"]]:
 
 @torch.no_grad()
 def measure(subject: Subject, *, seed: int = 0) -> Measurement:
-    """The share of variance at each frequency: dims `matrix` (see `matrices`), `frequency` (1 … ⌊p/2⌋).
+    """The share of variance at each frequency: dims `matrix` (see `_matrices`), `frequency` (1 … ⌊p/2⌋).
 
     The settings hold, under `key`, the frequencies that each matrix names, and under `threshold` what they exceed.
 
@@ -119,7 +126,7 @@ def measure(subject: Subject, *, seed: int = 0) -> Measurement:
         subject: the model's facts.
         seed: of the random orders.
     """
-    own = matrices(subject)
+    own = _matrices(subject)
     values = torch.stack([shares(rows) for rows in own.values()])
     return Measurement(
         name="Fourier spectrum",
@@ -130,7 +137,7 @@ def measure(subject: Subject, *, seed: int = 0) -> Measurement:
         settings={
             "model": subject.name,
             "key": {name: key_frequencies(rows, seed) for name, rows in own.items()},
-            "threshold": {name: threshold(rows, seed) for name, rows in own.items()},
+            "threshold": {name: _threshold(rows, seed) for name, rows in own.items()},
             "seed": seed,
         },
         n=np.full(values.shape, values.shape[1]),

@@ -141,7 +141,7 @@ def singular_vectors(subject: Subject, layer: int, head: int, kind: str, *, top:
         ValueError: if there is no such head or circuit.
     """
     encoder, decoder = _bases(subject)
-    u, sigma, v = factored_svd(*HeadWeights.of(subject).of_head(layer, head, kind))
+    u, sigma, v = _factored_svd(*HeadWeights.of(subject).of_head(layer, head, kind))
     sides = {"reads": u.T @ encoder.T, "writes": v.T @ (encoder if kind == "QK" else decoder).T}
     largest = sides["reads"].gather(1, sides["reads"].abs().argmax(1, keepdim=True)).sign()
     top = min(top, *(side.shape[1] for side in sides.values()))
@@ -180,7 +180,7 @@ def path(subject: Subject, layer: int, head: int, kind: str, *, start: int, end:
     for token, rows in ((start, encoder), (end, ends)):
         if not 0 <= token < len(rows):
             raise ValueError(f"there is no token {token}; the vocabulary has 0 to {len(rows) - 1}")
-    u, sigma, v = factored_svd(*factors)
+    u, sigma, v = _factored_svd(*factors)
     values = sigma * (u.T @ encoder[start]) * (v.T @ ends[end])
     words = subject.task.words(torch.tensor([start, end]))
     place = {"layer": layer, "head": head, "kind": kind, "from": words[0], "to": words[1]}
@@ -196,7 +196,7 @@ def path(subject: Subject, layer: int, head: int, kind: str, *, start: int, end:
     )
 
 
-def factored_svd(
+def _factored_svd(
     into: Float[Tensor, "d_model d_head"], out: Float[Tensor, "d_head d_model"]
 ) -> tuple[Float[Tensor, "d_model d_head"], Float[Tensor, " d_head"], Float[Tensor, "d_model d_head"]]:
     """U, σ and V of the product, σ falling, without making it: of its factors' triangles."""

@@ -31,48 +31,48 @@ def ends(mean: Measurement) -> tuple[float, float, float]:
     return float(mean.values), float(mean.low), float(mean.high)
 
 
-def of_mean(mean: Measurement) -> str:
+def _of_mean(mean: Measurement) -> str:
     """A mean with its interval: `1.23 [1.10, 1.36]`."""
     return with_interval(*ends(mean))
 
 
-def of_share(value: float, low: float, high: float) -> str:
+def _of_share(value: float, low: float, high: float) -> str:
     """A share of the metric with its interval: `94.7% [70.6, 134]`; what is 0 but for rounding is 0."""
     value, low, high = (round(end, DIGITS) for end in (value, low, high))
     return percent(value) if low == high else share_with_interval(value, low, high)
 
 
-def of_circuit(one: Faithfulness, metric: str, n_edges: int) -> str:
+def of_circuit(circuit: Faithfulness, metric: str, n_edges: int) -> str:
     """What a circuit keeps, on how many pairs, and whether that is faithful: one sentence."""
-    kept = f"keeps {of_share(one.kept, one.low, one.high)} of the {metric}"
-    answers = "" if one.answers is None else f" and {counted(one.answers, one.n)} answers"
-    pairs = f"{one.n} test pair{'s' * (one.n != 1)}"
-    return f"The circuit of {one.edges} of {n_edges} edges {kept}{answers} on {pairs}: {of_result(one)}."
+    kept = f"keeps {_of_share(circuit.kept, circuit.low, circuit.high)} of the {metric}"
+    answers = "" if circuit.answers is None else f" and {counted(circuit.answers, circuit.n)} answers"
+    pairs = f"{circuit.n} test pair{'s' * (circuit.n != 1)}"
+    return f"The circuit of {circuit.edges} of {n_edges} edges {kept}{answers} on {pairs}: {_of_result(circuit)}."
 
 
-def of_result(one: Faithfulness) -> str:
+def _of_result(circuit: Faithfulness) -> str:
     """What came of it, with the reason."""
-    if one.result is Faithful.TOO_FEW:
-        needed = f"{FEWEST} are the fewest, and {ENOUGH}" if one.n < FEWEST else str(ENOUGH)
+    if circuit.result is Faithful.TOO_FEW:
+        needed = f"{FEWEST} are the fewest, and {ENOUGH}" if circuit.n < FEWEST else str(ENOUGH)
         return f"too few pairs to call it faithful ({needed} are needed)"
-    if one.result is Faithful.NO_ANSWERS:
-        return f"nothing to be faithful to, {of_known(one)}"
+    if circuit.result is Faithful.NO_ANSWERS:
+        return f"nothing to be faithful to, {_of_known(circuit)}"
     return {
         Faithful.FAITHFUL: f"faithful, within {BOUNDS}",
         Faithful.NOT: f"not faithful, less than {percent(LEAST)}",
         Faithful.OVERSHOOTS: f"not faithful, more than {percent(MOST)}: what it leaves out works against the answer",
-        Faithful.NOT_SETTLED: f"not settled, the interval {_beyond(one)}",
-    }[one.result]
+        Faithful.NOT_SETTLED: f"not settled, the interval {_beyond(circuit)}",
+    }[circuit.result]
 
 
-def of_known(one: Faithfulness) -> str:
+def _of_known(circuit: Faithfulness) -> str:
     """How often the whole model has both answers of a pair right."""
-    return f"since the whole model has both answers right in {counted(one.known, one.n)} pairs"
+    return f"since the whole model has both answers right in {counted(circuit.known, circuit.n)} pairs"
 
 
-def _beyond(one: Faithfulness) -> str:
+def _beyond(circuit: Faithfulness) -> str:
     """Where an interval reaches over the bounds."""
-    below, above = one.low < LEAST, one.high > MOST
+    below, above = circuit.low < LEAST, circuit.high > MOST
     if below and above:
         return f"reaches beyond {BOUNDS} on both sides"
     return f"reaches below {percent(LEAST)}" if below else f"reaches above {percent(MOST)}"
@@ -80,7 +80,7 @@ def _beyond(one: Faithfulness) -> str:
 
 def of_rest(left: tuple[float, float, float]) -> str:
     """What all other edges keep, with the interval."""
-    return f"All other edges alone keep {of_share(*left)}."
+    return f"All other edges alone keep {_of_share(*left)}."
 
 
 def of_halves(halves: Agreement) -> str:
@@ -104,7 +104,7 @@ def of_largest(scores: Measurement, control: Measurement) -> str:
 
 def _largest(mean: Measurement) -> tuple[str, str]:
     name = str(mean.coords["edge"][int(abs(mean.values).argmax())])
-    return name.replace("->", " → "), of_mean(mean.select(edge=name))
+    return name.replace("->", " → "), _of_mean(mean.select(edge=name))
 
 
 def of_sizes(judgement: CircuitJudgement, without: Measurement) -> list[str]:
@@ -115,10 +115,10 @@ def of_sizes(judgement: CircuitJudgement, without: Measurement) -> list[str]:
         without: what all other edges keep by size, mean over pairs.
     """
     rows = [("of all edges", "edges", "kept by the circuit", "by all others", "")]
-    for share, one in zip(judgement.shares, judgement.sizes, strict=True):
-        kept, left = of_share(one.kept, one.low, one.high), of_share(*ends(without.select(share=share)))
-        rows.append((percent(share), str(one.edges), kept, left, one.result.value))
-    return [f"Circuits by size, as shares of the {judgement.metric}:", *_in_columns(rows), of_smallest(judgement)]
+    for share, circuit in zip(judgement.shares, judgement.sizes, strict=True):
+        kept, left = _of_share(circuit.kept, circuit.low, circuit.high), _of_share(*ends(without.select(share=share)))
+        rows.append((percent(share), str(circuit.edges), kept, left, circuit.result.value))
+    return [f"Circuits by size, as shares of the {judgement.metric}:", *_in_columns(rows), _of_smallest(judgement)]
 
 
 def _in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -126,22 +126,22 @@ def _in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def of_smallest(judgement: CircuitJudgement) -> str:
+def _of_smallest(judgement: CircuitJudgement) -> str:
     """From which size on circuits are faithful."""
     smallest, last = judgement.smallest, judgement.sizes[-1]
     if last.result is Faithful.TOO_FEW:
         return f"{last.n} test pairs are too few to call any part of the model faithful ({ENOUGH} are needed)."
     if last.result is Faithful.NO_ANSWERS:
-        return f"No circuit has anything to be faithful to, {of_known(last)}."
+        return f"No circuit has anything to be faithful to, {_of_known(last)}."
     if smallest is None or smallest == 1:
-        any_is = any(one.result is Faithful.FAITHFUL for one in judgement.sizes[:-1])
+        any_is = any(circuit.result is Faithful.FAITHFUL for circuit in judgement.sizes[:-1])
         return f"No circuit smaller than the whole model is faithful{' as all larger ones are' * any_is}."
     return f"Circuits are faithful from {percent(smallest)} of the edges on."
 
 
 def of_areas(performance: Measurement, distance: Measurement) -> str:
     """The areas under the curve of faithfulness by size, and between it and 1; means over pairs."""
-    areas = f"under this curve (CPR) is {of_mean(performance)}, between it and 1 (CMD) {of_mean(distance)}"
+    areas = f"under this curve (CPR) is {_of_mean(performance)}, between it and 1 (CMD) {_of_mean(distance)}"
     return f"Over the share of edges, the area {areas}."
 
 
@@ -154,8 +154,8 @@ def of_edges(scores: Measurement, control: Measurement | None) -> list[str]:
     order = abs(scores.values).argsort()[::-1][:SHOWN]
     rows = [("edge", f"score, {scores.units}", *(["control"] if control is not None else []))]
     for name in (scores.coords["edge"][at] for at in order):
-        each = [one.select(edge=name) for one in (scores, control) if one is not None]
-        rows.append((str(name), *map(of_mean, each)))
+        each = [mean.select(edge=name) for mean in (scores, control) if mean is not None]
+        rows.append((str(name), *map(_of_mean, each)))
     lines = [f"{scores.name}, the {len(order)} largest of {len(scores.values)} edges:", *_in_columns(rows)]
     if control is not None:
         name, score = _largest(control)
@@ -175,13 +175,13 @@ def of_nodes(nodes: Measurement, control: Measurement | None, why: str) -> str:
     at = np.unravel_index(int(np.nan_to_num(sizes, nan=-1.0).argmax()), sizes.shape)
     where = {dim: nodes.coords[dim][int(index)] for dim, index in zip(nodes.dims, at, strict=True)}
     words = (
-        f"{where['node']} does most, at position {where['position']}: {of_mean(nodes.select(**where))} {nodes.units}"
+        f"{where['node']} does most, at position {where['position']}: {_of_mean(nodes.select(**where))} {nodes.units}"
     )
     if control is None:
         return f"{words}. No control: {why}"
     largest = number(float(np.nanmax(abs(control.values))))
     there = control.select(**where) if where["position"] in control.coords["position"] else None
-    beside = "" if there is None or np.isnan(there.values) else f" it does {of_mean(there)} there, and"
+    beside = "" if there is None or np.isnan(there.values) else f" it does {_of_mean(there)} there, and"
     return f"{words}; where pairs change nothing relevant{beside} nothing does more than {largest}."
 
 
@@ -218,7 +218,7 @@ def of_pairs(means: Measurement, known: Faithfulness, about: Mapping[str, object
         about: the settings of a measurement of pairs: `metric`, `pairs`, `later`.
     """
     later = ", later answers" if about["later"] else ""
-    clean, corrupted = (of_mean(means.select(run=run)) for run in ("clean", "corrupted"))
+    clean, corrupted = (_of_mean(means.select(run=run)) for run in ("clean", "corrupted"))
     return (
         f"The whole model on the {known.n} test pairs (kind {about['pairs']}{later}): {about['metric']} {clean} on the "
         f"clean questions and {corrupted} on the corrupted ones; both answers right in {counted(known.known, known.n)}."

@@ -38,14 +38,12 @@ def learnt(curves: Mapping[str, Measurement], unit: Unit) -> str | None:
 def _reached(what: str, curve: Measurement) -> str:
     """At which evaluation a logged share first reached each of `LEVELS`, and the last one."""
     steps, values = curve.coords["step"], curve.values
-    reached = [f"{percent(level)} {_first(curve, level)}" for level in LEVELS]
+    reached = []
+    for level in LEVELS:
+        at = np.flatnonzero(values >= level)
+        reached.append(f"{percent(level)} {f'first at step {steps[at[0]]:,}' if len(at) else 'never'}")
     last = f"{percent(float(values[-1]))} at step {steps[-1]:,}, the last evaluation"
     return f"{what.capitalize()} right: {', '.join(reached)}; {last}."
-
-
-def _first(curve: Measurement, level: float) -> str:
-    at = np.flatnonzero(curve.values >= level)
-    return f"first at step {curve.coords['step'][at[0]]:,}" if len(at) else "never"
 
 
 def right(accuracy: float, task: Task) -> str:
