@@ -11,8 +11,7 @@ from workbench.inspection.measures import EVERY_HEAD, IN_FOCUS, NEEDED_HEADS, Me
 from workbench.inspection.result import CausalResult, ControlResult, Result
 from workbench.interventions import Head
 from workbench.measurement import Measurement
-from workbench.measurement.controls import CONTROLS, UNTRAINED
-from workbench.measurement.controls.words import in_words
+from workbench.measurement.controls import CONTROLS, UNTRAINED, control_in_words
 from workbench.measurement.draws import DRAW, over_draws
 from workbench.mechanisms.heads import NeededHeads
 
@@ -43,7 +42,7 @@ def result_of(measure: Measure, head: Head | None, needed: tuple[Head, ...], cou
     without |= {name: VOID for name, control in controls.items() if _is_the_same(control.examples, examples)}
     for name, why in without.items():
         controls.pop(name, None)
-        examples = replace(examples, caption=f"{examples.caption} {in_words(name).capitalize()} {why}".strip())
+        examples = replace(examples, caption=f"{examples.caption} {control_in_words(name).capitalize()} {why}".strip())
     if measure.fresh_batches:  # the mean of each model with fresh weights, then the mean and range of those
         models = [joined(parts) for parts in measure.fresh_batches.values()]
         of_models = Measurement.stack(models, DRAW, range(len(models)))

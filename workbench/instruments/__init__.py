@@ -18,18 +18,21 @@ from workbench.instruments.attention import (
     attention_graph,
     attention_hops,
     dispersion,
-    flow,
     gold_mass,
     graph_measures,
     head_roles,
     path_mass,
-    resolvent,
     rollout,
-    strongest_paths,
 )
-from workbench.instruments.lens import LENSES, jacobian_lens, lens_agreement, lens_difference, logit_lens, tuned_lens
-from workbench.instruments.lens.jacobian_lens import JacobianLens
-from workbench.instruments.lens.tuned_lens import TunedLens, train_lens
+from workbench.instruments.attention import flow as flow
+from workbench.instruments.attention import resolvent as resolvent
+from workbench.instruments.attention import strongest_paths as strongest_paths
+from workbench.instruments.lens import LENSES as LENSES
+from workbench.instruments.lens import jacobian_lens, lens_agreement, logit_lens, tuned_lens
+from workbench.instruments.lens import lens_difference as lens_difference
+from workbench.instruments.lens.jacobian_lens import JacobianLens as JacobianLens
+from workbench.instruments.lens.tuned_lens import TunedLens as TunedLens
+from workbench.instruments.lens.tuned_lens import train_lens as train_lens
 from workbench.instruments.residual import (
     alpha_req,
     anisotropy,
@@ -37,14 +40,14 @@ from workbench.instruments.residual import (
     effective_rank,
     entropy,
     projection,
-    similarity,
     spectrum,
-    trajectory,
     unexplained,
 )
-from workbench.instruments.residual.renyi import matrix_entropy
+from workbench.instruments.residual import similarity as similarity
+from workbench.instruments.residual import trajectory as trajectory
+from workbench.instruments.residual.renyi import matrix_entropy as matrix_entropy
 from workbench.instruments.sets import dime, infonce, lidar, rankme
-from workbench.instruments.streaming import over_batches
+from workbench.instruments.streaming import over_batches as over_batches
 from workbench.instruments.weights import basis_overlap, composition, fourier, token_circuits
 from workbench.measurement import Measurement
 
@@ -128,56 +131,3 @@ WEIGHTS: dict[str, WeightInstrument] = {
 }
 
 SETS: dict[str, SetInstrument] = {"rankme": rankme, "lidar": lidar, "dime": dime, "infonce": infonce}
-
-__all__ = [
-    "INSTRUMENTS",
-    "LENSES",
-    "SETS",
-    "WEIGHTS",
-    "Instrument",
-    "JacobianLens",
-    "SetInstrument",
-    "TunedLens",
-    "WeightInstrument",
-    "accuracy",
-    "alpha_req",
-    "anisotropy",
-    "attention_graph",
-    "attention_hops",
-    "basis_overlap",
-    "composition",
-    "curvature",
-    "dime",
-    "dispersion",
-    "edit_distance",
-    "effective_rank",
-    "entropy",
-    "exact_match",
-    "flow",
-    "fourier",
-    "graph_measures",
-    "head_roles",
-    "infonce",
-    "jacobian_lens",
-    "lens_agreement",
-    "lens_difference",
-    "lidar",
-    "logit_lens",
-    "loss",
-    "matrix_entropy",
-    "over_batches",
-    "overall",
-    "path_mass",
-    "projection",
-    "rankme",
-    "resolvent",
-    "rollout",
-    "similarity",
-    "spectrum",
-    "strongest_paths",
-    "token_circuits",
-    "train_lens",
-    "trajectory",
-    "tuned_lens",
-    "unexplained",
-]

@@ -53,10 +53,10 @@ def score(capture: Capture) -> Measurement:
     for p, point in enumerate(points):
         residual = _by_place(capture[point].cpu().double(), capture.truth)
         for half, means in enumerate(_means_of_the_other_half(residual, carry)):
-            own, there = carry[half::2].T, ~means.isnan().any(-1)
+            own, known = carry[half::2].T, ~means.isnan().any(-1)
             near = _nearness(residual[half::2].transpose(0, 1), means.nan_to_num())
-            near = near.masked_fill(~there[:, None], -torch.inf)
-            scored = there.gather(1, own) & (there.sum(-1, keepdim=True) > 1)
+            near = near.masked_fill(~known[:, None], -torch.inf)
+            scored = known.gather(1, own) & (known.sum(-1, keepdim=True) > 1)
             values[p, half::2] = ((hit(near, own) * scored).sum(0) / scored.sum(0)).numpy()
     return Measurement(
         name="Carry",
@@ -113,7 +113,7 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     point, tokens = f"blocks.{subject.n_layers - 1}.hook_resid_mid", batch.tokens
     truth, n, n_pos = subject.task.truth(tokens), *tokens.shape
     digit = truth.labels["digit"]
-    position, there = interventions.choose_one(digit > 0, generator)
+    position, testable = interventions.choose_one(digit > 0, generator)
     place, rows = interventions.at_position(digit, position), torch.arange(n)
     residual = interventions.activation(model, tokens, point).cpu()
     carries, digits = (_by_place(ids, truth) for ids in (truth.labels["carry"], tokens.roll(-1, dims=1)))
@@ -126,8 +126,8 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     moved = (right + other - own) % 10
     twin, has_twin = interventions.choose_one(_same_column_but_for_the_carry(digits, carries, place), generator)
 
-    here = interventions.single_position(position, n_pos, there & has_other)
-    with_twin = interventions.single_position(position, n_pos, there & has_twin)
+    here = interventions.single_position(position, n_pos, testable & has_other)
+    with_twin = interventions.single_position(position, n_pos, testable & has_twin)
     edits = {
         "claimed": SpanEdit(point, here, residual + change, moved),
         "residual": SpanEdit(point, with_twin, residual[twin], digits[twin, place]),

@@ -89,7 +89,7 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     """
     tokens, truth = batch.tokens, subject.task.truth(batch.tokens)
     n_pos, d_vocab, labels = tokens.shape[1], len(subject.encoder), truth.labels
-    position, there = interventions.choose_one(_single_successors(tokens, truth), generator)
+    position, testable = interventions.choose_one(_single_successors(tokens, truth), generator)
     own, following = at_outputs(labels, position)
     symbols = interventions.token_mask(labels["identity"][labels["identity"] >= 0], d_vocab)[None]
     successor = _replaced_successor(tokens, _inputs(truth), own, following, symbols, generator)
@@ -97,8 +97,8 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
 
     # What must follow once the successor is another symbol; an example in which nothing larger is left is not tested.
     larger = torch.where(_inputs(truth) & (successor.tokens > own[:, None]), successor.tokens, d_vocab).amin(-1)
-    here = interventions.single_position(successor.position, n_pos, there & successor.there & (larger < d_vocab))
-    elsewhere = interventions.single_position(below.position, n_pos, there & below.there)
+    here = interventions.single_position(successor.position, n_pos, testable & successor.testable & (larger < d_vocab))
+    elsewhere = interventions.single_position(below.position, n_pos, testable & below.testable)
 
     point = f"blocks.{subject.n_layers - 1}.hook_resid_pre"
     residual = interventions.activation(model, tokens, point)
@@ -119,18 +119,18 @@ class _Replaced:
     Attributes:
         position: where; any place in an example without one to replace.
         symbol: what stands there instead.
-        there: whether the example has such an input and such a symbol.
+        testable: whether the example has such an input and such a symbol.
         tokens: the sequences with the symbol replaced.
     """
 
     position: Int[Tensor, " batch"]
     symbol: Int[Tensor, " batch"]
-    there: Bool[Tensor, " batch"]
+    testable: Bool[Tensor, " batch"]
     tokens: Int[Tensor, "batch pos"]
 
     @staticmethod
-    def of(tokens: Tensor, position: Tensor, symbol: Tensor, there: Tensor) -> _Replaced:
-        return _Replaced(position, symbol, there, tokens.scatter(1, position[:, None], symbol[:, None]))
+    def of(tokens: Tensor, position: Tensor, symbol: Tensor, testable: Tensor) -> _Replaced:
+        return _Replaced(position, symbol, testable, tokens.scatter(1, position[:, None], symbol[:, None]))
 
 
 def _replaced_successor(
@@ -138,8 +138,8 @@ def _replaced_successor(
 ) -> _Replaced:
     """The single input that should follow becomes any other symbol but the output token itself."""
     position = (before & (tokens == following[:, None])).long().argmax(-1)
-    symbol, there = interventions.choose_one(interventions.excluding(symbols, own, following), generator)
-    return _Replaced.of(tokens, position, symbol, there)
+    symbol, testable = interventions.choose_one(interventions.excluding(symbols, own, following), generator)
+    return _Replaced.of(tokens, position, symbol, testable)
 
 
 def _replaced_below(

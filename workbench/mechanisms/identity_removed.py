@@ -75,14 +75,14 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     point = f"blocks.{subject.n_layers - 1}.hook_mlp_out"
     labels, n_pos = subject.task.truth(batch.tokens).labels, batch.tokens.shape[1]
     differs = (labels["successor"] >= 0) & (labels["successor"] != labels["identity"])
-    position, there = interventions.choose_one(differs, generator)
+    position, testable = interventions.choose_one(differs, generator)
     own, following = at_outputs(labels, position)
     symbols = labels["identity"][labels["identity"] >= 0]
     (third, _), (fourth, has_fourth) = interventions.two_other_tokens(
         symbols, len(subject.decoder), (own, following), generator
     )
     written = interventions.activation(model, batch.tokens, point)
-    here = interventions.single_position(position, n_pos, there)
+    here = interventions.single_position(position, n_pos, testable)
     elsewhere = interventions.exchanged(written, subject.decoder, third, fourth)
     edits = {
         "claimed": SpanEdit(point, here, interventions.exchanged(written, subject.decoder, own, following), own),

@@ -90,8 +90,8 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     """
     n_pos = batch.tokens.shape[1]
     minimum, delimiter = subject.task.truth(batch.tokens).labels["minimum"].max(-1)
-    there = minimum >= 0
-    different = (minimum[:, None] != minimum) & there[:, None] & there
+    has_delimiter = minimum >= 0
+    different = (minimum[:, None] != minimum) & has_delimiter[:, None] & has_delimiter
     other, has_other = interventions.choose_one(different, generator)
     twin, has_twin = interventions.choose_one(different & (delimiter[:, None] == delimiter), generator)
     before, has_before = interventions.choose_one(torch.arange(n_pos) < delimiter[:, None], generator)

@@ -70,7 +70,7 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     labels, n_pos = subject.task.truth(batch.tokens).labels, batch.tokens.shape[1]
-    position, there = interventions.choose_one(labels["successor"] >= 0, generator)
+    position, testable = interventions.choose_one(labels["successor"] >= 0, generator)
     own, following = at_outputs(labels, position)
     symbols = labels["identity"][labels["identity"] >= 0]
     (third, has_third), (fourth, has_fourth) = interventions.two_other_tokens(
@@ -80,9 +80,11 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     claimed = interventions.exchanged(residual, subject.decoder, following, third)
     elsewhere = interventions.exchanged(residual, subject.decoder, third, fourth)
     edits = {
-        "claimed": SpanEdit(POINT, interventions.single_position(position, n_pos, there & has_third), claimed, third),
+        "claimed": SpanEdit(
+            POINT, interventions.single_position(position, n_pos, testable & has_third), claimed, third
+        ),
         "elsewhere": SpanEdit(
-            POINT, interventions.single_position(position, n_pos, there & has_fourth), elsewhere, third
+            POINT, interventions.single_position(position, n_pos, testable & has_fourth), elsewhere, third
         ),
     }
     return interventions.outcomes(

@@ -57,25 +57,20 @@ def _of_result(circuit: Faithfulness) -> str:
         return f"too few pairs to call it faithful ({needed} are needed)"
     if circuit.result is Faithful.NO_ANSWERS:
         return f"nothing to be faithful to, {_of_known(circuit)}"
+    below, above = circuit.low < LEAST, circuit.high > MOST
+    beyond = f"reaches below {percent(LEAST)}" if below else f"reaches above {percent(MOST)}"
+    beyond = f"reaches beyond {BOUNDS} on both sides" if below and above else beyond
     return {
         Faithful.FAITHFUL: f"faithful, within {BOUNDS}",
         Faithful.NOT: f"not faithful, less than {percent(LEAST)}",
         Faithful.OVERSHOOTS: f"not faithful, more than {percent(MOST)}: what it leaves out works against the answer",
-        Faithful.NOT_SETTLED: f"not settled, the interval {_beyond(circuit)}",
+        Faithful.NOT_SETTLED: f"not settled, the interval {beyond}",
     }[circuit.result]
 
 
 def _of_known(circuit: Faithfulness) -> str:
     """How often the whole model has both answers of a pair right."""
     return f"since the whole model has both answers right in {counted(circuit.known, circuit.n)} pairs"
-
-
-def _beyond(circuit: Faithfulness) -> str:
-    """Where an interval reaches over the bounds."""
-    below, above = circuit.low < LEAST, circuit.high > MOST
-    if below and above:
-        return f"reaches beyond {BOUNDS} on both sides"
-    return f"reaches below {percent(LEAST)}" if below else f"reaches above {percent(MOST)}"
 
 
 def of_rest(left: tuple[float, float, float]) -> str:

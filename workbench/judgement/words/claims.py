@@ -9,7 +9,7 @@ import numpy as np
 from workbench.judgement.claim import JudgedClaim, Judgement, Need, NeededSet, Often, Test, hardest
 from workbench.judgement.rule import WORST_FIRST, Against, Compared
 from workbench.measurement import Measurement
-from workbench.measurement.controls.words import in_words
+from workbench.measurement.controls import control_in_words
 from workbench.measurement.numbers import between, counted, percent, percents, share_with_interval, whole
 from workbench.measurement.places import at_point, place_in_words
 from workbench.mechanisms.heads import LEAST_LOST, where_in_words
@@ -178,13 +178,13 @@ def _nearest(group: Group) -> str:
     each = [judgement.strongest for judgement in group if judgement.strongest is not None]
     if len(each) == 1:
         return compared(each[0])
-    names = " or ".join(dict.fromkeys(in_words(control.against) for control in each))
+    names = " or ".join(dict.fromkeys(control_in_words(control.against) for control in each))
     return f"{names}, {percents(one.rate for one in each)}"
 
 
 def compared(control: Compared) -> str:
     """`re-initialised models, 7 of 512 in 8 models`."""
-    return f"{in_words(control.against)}, {tried([(control.hits, control.n)], control.models)}"
+    return f"{control_in_words(control.against)}, {tried([(control.hits, control.n)], control.models)}"
 
 
 def tried(counts: Sequence[tuple[float, int]], models: int | None, outcome: str = "") -> str:
@@ -206,7 +206,7 @@ def beside_controls(own: Measurement, controls: Iterable[Compared]) -> str | Non
     text = f"{own.name}: {percent(float(own.values))}"
     if nearest is None:
         return f"{text}."
-    return f"{text}, {AGAINST[nearest.result]} (nearest: {in_words(nearest.against)}, {percent(nearest.rate)})."
+    return f"{text}, {AGAINST[nearest.result]} (nearest: {control_in_words(nearest.against)}, {percent(nearest.rate)})."
 
 
 def needing(group: Group) -> str:
@@ -266,7 +266,7 @@ def _uninformed(tests: Sequence[Test]) -> str:
     for kind in kinds:
         each = [(null.hits, null.n) for test in tests for null in test.nulls if null.against == kind]
         models = next(null.models for null in tests[0].nulls if null.against == kind)
-        said.append(f"{in_words(kind)}, {tried(each, models, outcome)}")
+        said.append(f"{control_in_words(kind)}, {tried(each, models, outcome)}")
     return f"; {'; '.join(said)}"
 
 

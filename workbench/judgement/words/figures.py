@@ -12,7 +12,7 @@ from workbench.judgement.collapse_phases import Phases
 from workbench.judgement.grokking import GROKKED, HalfWay, early_rise
 from workbench.judgement.shuffled import classes_apart, one_step
 from workbench.measurement import Measurement
-from workbench.measurement.controls.words import in_words
+from workbench.measurement.controls import control_in_words
 from workbench.measurement.numbers import counted, number, percent
 from workbench.measurement.places import at_point
 from workbench.tasks import COUNTED, Task, Unit
@@ -176,7 +176,9 @@ def dispersed(runs: Mapping[str, Measurement], controls: Mapping[str, Mapping[st
     for name, m in runs.items():
         if ends := _ends(m):
             beside = [
-                f"{in_words(control)} {at}" for control, one in controls.get(name, {}).items() if (at := _ends(one))
+                f"{control_in_words(control)} {at}"
+                for control, one in controls.get(name, {}).items()
+                if (at := _ends(one))
             ]
             said.append(f"{name} {ends}" + (f" ({', '.join(beside)})" if beside else ""))
     return f"Evenness of rows, mean over heads: {'; '.join(said)}." if said else None

@@ -13,7 +13,7 @@ from workbench.judgement.findings import AnswerRates, Findings, Focus, GoldMass,
 from workbench.judgement.rule import Against
 from workbench.judgement.words import claims, entropy
 from workbench.judgement.words.extremes import MOST_NAMED, at_places
-from workbench.measurement.controls.words import in_words
+from workbench.measurement.controls import control_in_words
 from workbench.measurement.numbers import percents, share_with_interval
 from workbench.mechanisms import sentence
 from workbench.tasks import COUNTED, counted
@@ -175,7 +175,7 @@ def focus(found: Focus | None) -> str | None:
         return None
     where, most = head_in_words(*found.head), "the most mass on the task's true edges, on other sequences"
     if found.no_more_than:
-        most += f", though {claims.AGAINST[Against.NOT_CLEAR]} ({', '.join(map(in_words, found.no_more_than))})"
+        most += f", though {claims.AGAINST[Against.NOT_CLEAR]} ({', '.join(map(control_in_words, found.no_more_than))})"
     removed = dict(found.removed)
     if found.head not in removed:
         return f"{capitalised(where)} has {most}."

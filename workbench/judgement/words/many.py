@@ -46,8 +46,14 @@ def _of_many(groups: Sequence[Findings], clearest: Difference | None) -> Iterato
     names = dict.fromkeys(claim.claim for group in groups for claim in group.claims)
     for name in names:
         yield _in_how_many([claim for group in groups for claim in group.claims if claim.claim == name], kind)
-    if clearest is not None:
-        yield _clearest(clearest)
+    if clearest is not None and clearest.clear:
+        apart = difference(clearest.value, clearest.low, clearest.high, clearest.units)
+        yield (
+            f"The clearest difference over seeds is in {clearest.what}: {clearest.second} minus {clearest.first} is "
+            f"{apart}, {p_value(clearest.p)} after Holm."
+        )
+    elif clearest is not None:
+        yield f"No difference between groups of seeds is clear (smallest p after Holm: {p_value(clearest.p)})."
 
 
 def _in_how_many(of_each: Sequence[JudgedClaim], kind: str) -> str:
@@ -75,12 +81,3 @@ def _holding(of_each: Sequence[Sequence[Judgement]], kind: str) -> str:
     everywhere, somewhere = sum(map(all, there)), sum(map(any, there))
     text = f"{somewhere} of {len(of_each)} {kind}"
     return text if everywhere == somewhere else f"{text} ({everywhere} at every place where it is read)"
-
-
-def _clearest(clearest: Difference) -> str:
-    if not clearest.clear:
-        return f"No difference between groups of seeds is clear (smallest p after Holm: {p_value(clearest.p)})."
-    return (
-        f"The clearest difference over seeds is in {clearest.what}: {clearest.second} minus {clearest.first} is "
-        f"{difference(clearest.value, clearest.low, clearest.high, clearest.units)}, {p_value(clearest.p)} after Holm."
-    )
