@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.models.toys import SilentTwoStepAttention, TwoStepAttention
 from workbench.capture import Capture
 from workbench.instruments.attention import graph_measures
-from workbench.instruments.attention.graph_measures import _gini, reach
+from workbench.instruments.attention.graph_measures import _gini, _reach
 from workbench.models.attention import ATTENTION
 
 Chained = Callable[..., Capture]
@@ -30,7 +30,7 @@ def test_reach_of_perfect_attention_is_its_chain(chained: Chained, parents: Patt
 
 def test_everything_is_reached_by_attention_to_the_position_before() -> None:
     previous = torch.diag(torch.ones(299, dtype=torch.float64), -1)
-    assert torch.equal(reach(previous[None, None], 0.5)[0, 0, 1:], torch.ones(299))
+    assert torch.equal(_reach(previous[None, None], 0.5)[0, 0, 1:], torch.ones(299))
 
 
 def test_reach_is_the_closure_of_the_edges_above_the_threshold(random_pattern: Pattern) -> None:
@@ -38,8 +38,8 @@ def test_reach_is_the_closure_of_the_edges_above_the_threshold(random_pattern: P
     closed = edges = (A >= 0.2) & torch.ones(12, 12, dtype=torch.bool).tril(-1)
     for _ in range(12):
         closed = closed | ((closed.double() @ edges.double()) > 0)
-    assert torch.equal(reach(A, 0.2), closed.sum(-1) / torch.arange(12).clamp(min=1))
-    assert (reach(A, 0.4) <= reach(A, 0.2)).all()
+    assert torch.equal(_reach(A, 0.2), closed.sum(-1) / torch.arange(12).clamp(min=1))
+    assert (_reach(A, 0.4) <= _reach(A, 0.2)).all()
 
 
 def test_one_key_that_all_read_receives_everything(chained: Chained) -> None:

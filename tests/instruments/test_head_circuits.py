@@ -137,5 +137,5 @@ def test_what_cannot_be_read_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="QK and OV, not 'VO'"):
         token_circuits.circuit(subject, 0, 0, "VO")
     with pytest.raises(ValueError, match="Q, K, V, not 'O'"):
-        composition.scores(HeadWeights.of(subject), "O")
+        composition._scores(HeadWeights.of(subject), "O")
     assert "one layer" in str(composition.why_not(subject_of(decoder(n_layers=1))))

@@ -10,7 +10,7 @@ import torch
 
 from workbench.capture import Subject
 from workbench.mechanisms import chain_following
-from workbench.mechanisms.chain_following import ChainAnswers, Knockout
+from workbench.mechanisms.chain_following import _ChainAnswers, _Knockout
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import chaser
 from workbench.models.hooked import hook
@@ -38,10 +38,10 @@ def test_a_root_is_lost_but_by_luck_where_the_answer_given_instead_equals_it() -
     """What is left of the chaser's sum is the token of the last position reached, the position beyond the cut."""
     model, subject, batch = stage(reading="root", n=400)
     truth = subject.task.truth(batch.tokens)
-    before = ChainAnswers.of(model(batch.tokens), batch, truth)
+    before = _ChainAnswers.of(model(batch.tokens), batch, truth)
     assert before.right[:, 4:].all()
     for hop in (1, 2, 3, 4):
-        cut = Knockout.draw(truth, before, hop, generator(hop))
+        cut = _Knockout.draw(truth, before, hop, generator(hop))
         after = cut.run(model, batch, None).argmax(-1)
         on_chain = cut.needed(before)[..., 0]
         assert torch.equal(after[on_chain], cut.edge[:, 1:].expand_as(after)[on_chain])
@@ -58,9 +58,9 @@ def test_cuts_are_the_hth_edge_of_the_querys_chain_and_elsewhere_none_of_it() ->
     _, subject, batch = stage(reading="chain", n=200)
     truth = subject.task.truth(batch.tokens)
     ancestors, every = truth.arrays["ancestors"], torch.arange(200)
-    answers = ChainAnswers(ancestors >= 0, torch.where(ancestors >= 0, torch.arange(1, 5), 0))
+    answers = _ChainAnswers(ancestors >= 0, torch.where(ancestors >= 0, torch.arange(1, 5), 0))
     for hop in (1, 2, 4):
-        cut = Knockout.draw(truth, answers, hop, generator(hop))
+        cut = _Knockout.draw(truth, answers, hop, generator(hop))
         line = torch.cat([cut.query[:, None], ancestors[every, cut.query]], dim=1)
         assert cut.made.all() and torch.equal(cut.edge, line[:, hop - 1 : hop + 1])
         assert (cut.place[every, cut.query] == hop - 1).all() and len(cut.query.unique()) > 3
@@ -88,7 +88,7 @@ def test_other_tasks_with_a_graph_are_tested_at_their_scored_positions(name: str
     batch = task.sample(16, generator(0, name))
     truth: Truth = task.truth(batch.tokens)
     scored = batch.loss_mask[..., None]
-    cut = Knockout.draw(truth, ChainAnswers(scored, torch.where(scored, 99, 0)), 1, generator(1))
+    cut = _Knockout.draw(truth, _ChainAnswers(scored, torch.where(scored, 99, 0)), 1, generator(1))
     step = truth.adjacency(*batch.tokens.shape, 1)
     assert cut.made.any() and step[cut.made, cut.edge[cut.made, 0], cut.edge[cut.made, 1]].all()
     assert batch.loss_mask[cut.made, cut.query[cut.made]].all()

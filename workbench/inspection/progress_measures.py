@@ -39,7 +39,7 @@ def _sum_waves(logits: Float[Tensor, "a b answer"], frequencies: Sequence[int]) 
     return (basis.T @ (basis @ flat)).reshape(logits.shape)
 
 
-def losses(logits: Float[Tensor, "a b answer"], trained: Tensor, frequencies: Sequence[int]) -> dict[str, float]:
+def _losses(logits: Float[Tensor, "a b answer"], trained: Tensor, frequencies: Sequence[int]) -> dict[str, float]:
     """The `CURVES` from the logits of every pair, of which `trained` `[a, b]` says which were trained on."""
     p = len(logits)
     x, logits = torch.arange(p), logits.detach()[..., :p].double().cpu()
@@ -90,7 +90,7 @@ def progress_measures(
     trained = ~task.is_test(task.every().tokens).view(task.p, task.p)
     values = []
     for number, step in enumerate([*steps[:-1], None], 1):
-        values.append(losses(_all_logits(run.model(step), task), trained, named))
+        values.append(_losses(_all_logits(run.model(step), task), trained, named))
         if progress is not None:
             progress(number / len(steps))
     return Measurement(

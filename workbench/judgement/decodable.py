@@ -136,7 +136,7 @@ class Decodable(Stored):
         return self.trained.low > max(self.baselines[name].high for name in names)
 
 
-def before_attention(point: str) -> bool:
+def _before_attention(point: str) -> bool:
     """Whether a hook point comes before any position could read another.
 
     There every vector is a function of its token and position alone.
@@ -176,7 +176,7 @@ def judge(accuracy: Measurement) -> Decodable:
         tested=counts.get("tested"),
         fitted=counts.get("fitted"),
         pairs=counts.get("pairs") if PAIRS in names else None,
-        before_attention=before_attention(str(settings.get("point", ""))),
+        before_attention=_before_attention(str(settings.get("point", ""))),
         of_position=label == POSITION,
     )
     return judged.model_copy(update={"worth": _worth(judged)})

@@ -47,7 +47,7 @@ def around(values: np.ndarray, ends: Interval) -> Interval:
     return np.where(low > centre, centre, low), np.where(high < centre, centre, high)
 
 
-def spread_of(values: np.ndarray) -> np.ndarray:
+def _spread_of(values: np.ndarray) -> np.ndarray:
     """The standard deviation over the last axis, NaN where it is unknown: of one value, or of equal ones."""
     centre, n = mean(values)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -87,7 +87,7 @@ def _studentised(rows: np.ndarray) -> Interval:
     n = rows.shape[-1]
     counts = _resamples(n)
     centre = rows.mean(-1, keepdims=True)
-    apart, spread = rows - centre, spread_of(rows)
+    apart, spread = rows - centre, _spread_of(rows)
     with np.errstate(invalid="ignore", divide="ignore"):
         moved = apart @ counts / n
         own = np.sqrt(np.maximum((apart**2 @ counts / n - moved**2) / (n - 1), 0))
@@ -108,7 +108,7 @@ def student(values: np.ndarray) -> Interval:
     """Student's 95 % interval of the mean over the last axis; NaN for a single value, or where all are equal."""
     centre, n = mean(values)
     with np.errstate(invalid="ignore", divide="ignore"):
-        half = stats.t.ppf(TAILS[1], np.maximum(n - 1, 1)) * spread_of(values) / np.sqrt(n)
+        half = stats.t.ppf(TAILS[1], np.maximum(n - 1, 1)) * _spread_of(values) / np.sqrt(n)
     return centre - half, centre + half
 
 
@@ -133,7 +133,7 @@ def welch(first: np.ndarray, second: np.ndarray) -> Interval:
     """Welch's 95 % interval of the difference of two means over the last axes, second less first; NaN is left out."""
     (one, n), (other, k) = mean(first), mean(second)
     with np.errstate(invalid="ignore", divide="ignore"):
-        a, b = spread_of(first) ** 2 / n, spread_of(second) ** 2 / k
+        a, b = _spread_of(first) ** 2 / n, _spread_of(second) ** 2 / k
         freedom = (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (k - 1))
         half = stats.t.ppf(TAILS[1], freedom) * np.sqrt(a + b)
     return other - one - half, other - one + half

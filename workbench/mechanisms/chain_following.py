@@ -157,12 +157,12 @@ def causal(
         ValueError: as `cut_edges`, or if `hops` are not whole numbers from 1.
     """
     truth, hops = subject.task.truth(batch.tokens), _hops_of(subject, hops)
-    before = ChainAnswers.of(cut_edges(model, batch, None, []).cpu(), batch, truth)
+    before = _ChainAnswers.of(cut_edges(model, batch, None, []).cpu(), batch, truth)
     values = np.full((len(EDITS), len(OUTCOMES), len(hops), len(batch)), np.nan)
     for h, hop in enumerate(hops):
-        claimed = Knockout.draw(truth, before, hop, generator)
+        claimed = _Knockout.draw(truth, before, hop, generator)
         for e, cut in enumerate((claimed, claimed.elsewhere(truth, generator))):
-            after = ChainAnswers.of(cut.run(model, batch, heads), batch, truth)
+            after = _ChainAnswers.of(cut.run(model, batch, heads), batch, truth)
             values[e, :, h] = _outcomes(claimed, cut, before, after).numpy()
     return Measurement(
         name="Chain following: knockout by hop",
@@ -176,7 +176,7 @@ def causal(
 
 
 def _outcomes(
-    claimed: Knockout, cut: Knockout, before: ChainAnswers, after: ChainAnswers
+    claimed: _Knockout, cut: _Knockout, before: _ChainAnswers, after: _ChainAnswers
 ) -> Float[Tensor, "outcome batch"]:
     """What became of the answers that rest on the claimed edge once an edge was cut, in the order of `OUTCOMES`."""
     lost, needed = before.right & ~after.right, claimed.needed(before)
@@ -188,7 +188,7 @@ def _outcomes(
 
 
 @dataclass(frozen=True)
-class ChainAnswers:
+class _ChainAnswers:
     """The answers that a batch asks for, whether they are right, and how many hops of a chain each needs.
 
     A position with one class to predict has one answer, which needs its whole chain. A position that predicts the set
@@ -203,7 +203,7 @@ class ChainAnswers:
     needs: Int[Tensor, "batch pos answer"]
 
     @staticmethod
-    def of(logits: Float[Tensor, "batch pos class"], batch: Batch, truth: Truth) -> ChainAnswers:
+    def of(logits: Float[Tensor, "batch pos class"], batch: Batch, truth: Truth) -> _ChainAnswers:
         """The answers that these logits give.
 
         Of a set, an ancestor is right where its logit is larger, by `LEAD` or more, than that of every class outside
@@ -211,17 +211,17 @@ class ChainAnswers:
         """
         if batch.targets.ndim == 2 or "ancestors" not in truth.arrays:
             right = (correct(logits, batch) == 1)[..., None]
-            return ChainAnswers(right, torch.where(batch.loss_mask, NOWHERE, 0)[..., None])
+            return _ChainAnswers(right, torch.where(batch.loss_mask, NOWHERE, 0)[..., None])
         ancestors = truth.arrays["ancestors"]
         rival = logits.masked_fill(batch.targets, -torch.inf).amax(-1, keepdim=True)
         answered = (ancestors >= 0) & batch.loss_mask[..., None]
         hop = torch.arange(1, ancestors.shape[-1] + 1)
         leads = logits.gather(2, ancestors.clamp(min=0)) >= rival + LEAD
-        return ChainAnswers(leads & answered, torch.where(answered, hop, 0))
+        return _ChainAnswers(leads & answered, torch.where(answered, hop, 0))
 
 
 @dataclass(frozen=True)
-class Knockout:
+class _Knockout:
     """One edge to cut in each example: hop h on the chain of a query that is drawn at random.
 
     Attributes:
@@ -238,7 +238,7 @@ class Knockout:
     place: Int[Tensor, "batch pos"]
 
     @staticmethod
-    def draw(truth: Truth, answers: ChainAnswers, hop: int, generator: torch.Generator) -> Knockout:
+    def draw(truth: Truth, answers: _ChainAnswers, hop: int, generator: torch.Generator) -> _Knockout:
         """Draw a query with a right answer that needs an edge of this hop, and that edge."""
         n, n_pos = answers.right.shape[:2]
         every = torch.arange(n)
@@ -258,13 +258,13 @@ class Knockout:
         place = torch.full((n, n_pos), NOWHERE)
         place.view(-1).scatter_reduce_(0, edges[:, 0] * n_pos + edges[:, 2], edges[:, 1], "amin")
         place[every, start] = 0
-        return Knockout(able.any(-1), query, torch.stack([start, to], dim=-1), place)
+        return _Knockout(able.any(-1), query, torch.stack([start, to], dim=-1), place)
 
-    def needed(self, answers: ChainAnswers) -> Bool[Tensor, "batch pos answer"]:
+    def needed(self, answers: _ChainAnswers) -> Bool[Tensor, "batch pos answer"]:
         """Whether an answer needs the edge."""
         return self.place[..., None] < answers.needs
 
-    def elsewhere(self, truth: Truth, generator: torch.Generator) -> Knockout:
+    def elsewhere(self, truth: Truth, generator: torch.Generator) -> _Knockout:
         """Other cuts beside these: a gold edge that is not on the query's chain, from a position before the query."""
         n, n_pos = self.place.shape
         every, step = torch.arange(n), truth.adjacency(n, n_pos, 1)
@@ -272,7 +272,7 @@ class Knockout:
         able = step.any(-1) & ~on_chain & (torch.arange(n_pos) < self.query[:, None])
         start = _one_of(able, generator)
         edge = torch.stack([start, _one_of(step[every, start], generator)], dim=-1)
-        return Knockout(self.made & able.any(-1), self.query, edge, self.place)
+        return _Knockout(self.made & able.any(-1), self.query, edge, self.place)
 
     def run(self, model: AnyHooked, batch: Batch, heads: Sequence[Head] | None) -> Float[Tensor, "batch pos class"]:
         """The model's logits with these edges cut in these heads; None for every one."""

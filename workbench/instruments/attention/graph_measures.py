@@ -1,6 +1,6 @@
 """Graph measures: how far each head's attention reaches, how it gathers on few keys, and by how many steps it reads.
 
-Shows, of each head: `reach`, the share of earlier positions that can be reached by following edges of at least a
+Shows, of each head: `_reach`, the share of earlier positions that can be reached by following edges of at least a
 threshold; `largest key`, the share of all attention to earlier positions that goes to one key (1: a hub or sink);
 `_gini`, how unequally keys receive it (0: all alike); `path length`, the mean number of steps behind what a query reads
 (1 for a layer that applies its pattern as it is, more for ChaCAL; a variant says it itself). Does not show: whether the
@@ -47,7 +47,7 @@ def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
 
     Args:
         capture: with every layer's pattern.
-        threshold: the smallest share of a row that counts as an edge, for `reach`.
+        threshold: the smallest share of a row that counts as an edge, for `_reach`.
 
     Raises:
         ValueError: if the threshold is not in (0, 1].
@@ -84,7 +84,7 @@ def _of_layer(
     received = shares.tril(-1).sum(-2)
     steps = torch.full_like(A[..., 0], torch.nan) if attention.why_no_steps else attention.path_length(A)
     measures = [
-        _mean_over(reach(shares, threshold), later[:, None]),
+        _mean_over(_reach(shares, threshold), later[:, None]),
         received.amax(-1) / received.sum(-1),
         _gini(received, real),
         _mean_over(steps, later[:, None] & steps.isfinite()),
@@ -92,7 +92,7 @@ def _of_layer(
     return torch.stack(measures).transpose(1, 2).numpy()
 
 
-def reach(A: Float[Tensor, "batch head pos pos"], threshold: float) -> Float[Tensor, "batch head pos"]:
+def _reach(A: Float[Tensor, "batch head pos pos"], threshold: float) -> Float[Tensor, "batch head pos"]:
     """The share of earlier positions that each position reaches along edges of at least the threshold; 0 for the first.
 
     (I − B/2)⁻¹ with B the edges as 0 and 1 is Σ_h (B/2)^h, positive exactly where there is a path: sums of positive

@@ -35,7 +35,7 @@ class CannotMeasureError(ValueError):
 
 
 @dataclass(frozen=True)
-class AnswerPositions:
+class _AnswerPositions:
     """One answer of every sequence of a batch: where it is asked for, which it is, and a hash of the question.
 
     Attributes:
@@ -60,17 +60,17 @@ class AnswerPositions:
             raise CannotMeasureError("representations must be finite; these hold NaN or infinity")
         return rows
 
-    def moved(self, before: AnswerPositions | None) -> AnswerPositions:
+    def moved(self, before: _AnswerPositions | None) -> _AnswerPositions:
         """The same vectors, each with answer and question of the sequence before it; the first of all is left out."""
         first = int(before is None)
         answers, questions = (
             ([] if before is None else [getattr(before, name)[-1]]) + getattr(self, name)[:-1]
             for name in ("answers", "questions")
         )
-        return AnswerPositions(self.example[first:], self.position[first:], answers, questions)
+        return _AnswerPositions(self.example[first:], self.position[first:], answers, questions)
 
 
-def answer_positions(task: Task, batch: Batch, at: At | None = None) -> AnswerPositions:
+def _answer_positions(task: Task, batch: Batch, at: At | None = None) -> _AnswerPositions:
     """The first or the last answer of each sequence.
 
     Args:
@@ -92,7 +92,7 @@ def answer_positions(task: Task, batch: Batch, at: At | None = None) -> AnswerPo
     answers: list[Hashable] = (
         targets.tolist() if targets.ndim == 1 else [tuple(row.nonzero().flatten().tolist()) for row in targets]
     )
-    return AnswerPositions(
+    return _AnswerPositions(
         torch.arange(len(mask)),
         position,
         answers,
@@ -130,7 +130,7 @@ def over_sequences(
         subject: the model's facts.
         batches: the sequences; an iterator is drawn from one batch at a time.
         points: hook names, by default the embedding and the residuals.
-        at: which answer's vector; see `answer_positions`.
+        at: which answer's vector; see `_answer_positions`.
         shuffled: the null: each vector has the answer of the sequence before it, and the first one is left out.
 
     Raises:
@@ -147,7 +147,7 @@ def over_sequences(
             streams[point].add(chosen.rows(activation), chosen.answers, chosen.questions)
 
     for batch in chain.from_iterable(map(in_parts, batches)):
-        own = answer_positions(subject.task, batch, at)
+        own = _answer_positions(subject.task, batch, at)
         chosen, last = own.moved(last) if shuffled else own, own
         visit(model, batch.tokens, points, see)
     if last is None:

@@ -48,7 +48,7 @@ def rankme(z: Float[Tensor, "n d"]) -> float:
     return shannon_rank(torch.linalg.svdvals(z.double()))
 
 
-class RankMeStream:
+class _RankMeStream:
     """RankMe of more rows than fit in memory: the triangle of their QR factors has their singular values."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ def measure(
     Raises:
         ValueError: as `over_sequences` does.
     """
-    streams = over_sequences(RankMeStream, model, subject, batches, at=at, points=points)
+    streams = over_sequences(_RankMeStream, model, subject, batches, at=at, points=points)
     n = [stream.n for stream in streams.values()]
     return Measurement(
         name="RankMe",

@@ -69,7 +69,7 @@ def waves_at(p: int, frequencies: Sequence[int]) -> Float[Tensor, "wave p"]:
     return waves(p)[torch.isin(torch.tensor(_frequency_of_waves(p)), chosen)]
 
 
-def shares(rows: Float[Tensor, "p d"]) -> Float[Tensor, " frequency"]:
+def _shares(rows: Float[Tensor, "p d"]) -> Float[Tensor, " frequency"]:
     """The share of the rows' variance over the numbers that each frequency 1 … ⌊p/2⌋ holds; they sum to 1.
 
     Zero where all rows are equal.
@@ -86,13 +86,13 @@ def shares(rows: Float[Tensor, "p d"]) -> Float[Tensor, " frequency"]:
 def _threshold(rows: Float[Tensor, "p d"], seed: int = 0) -> float:
     """The largest share of any frequency once the numbers are in random order: its 99 % quantile over 200 orders."""
     draws = generator(seed, "fourier")
-    largest = [shares(rows[torch.randperm(len(rows), generator=draws)]).max() for _ in range(ORDERS)]
+    largest = [_shares(rows[torch.randperm(len(rows), generator=draws)]).max() for _ in range(ORDERS)]
     return float(torch.stack(largest).quantile(LEVEL))
 
 
 def key_frequencies(rows: Float[Tensor, "p d"], seed: int = 0) -> list[int]:
     """The frequencies whose share is above the `_threshold`, largest first; none where nothing is periodic."""
-    share = shares(rows)
+    share = _shares(rows)
     above = (share > _threshold(rows, seed)).nonzero()[:, 0]
     return [int(i) + 1 for i in above[share[above].argsort(descending=True)]]
 
@@ -127,7 +127,7 @@ def measure(subject: Subject, *, seed: int = 0) -> Measurement:
         seed: of the random orders.
     """
     own = _matrices(subject)
-    values = torch.stack([shares(rows) for rows in own.values()])
+    values = torch.stack([_shares(rows) for rows in own.values()])
     return Measurement(
         name="Fourier spectrum",
         values=values.numpy(),
