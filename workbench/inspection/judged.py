@@ -87,7 +87,7 @@ def _needed_set(column: Column, name: str) -> NeededSet | None:
     hops = everywhere.coords["hop"] if "hop" in everywhere.dims else ()
     return NeededSet(
         heads=causal.needed.heads,
-        hops=tuple(hop for hop, there in zip(hops, enough, strict=False) if there),
+        hops=tuple(hop for hop, tested in zip(hops, enough, strict=False) if tested),
         everywhere=_changed(everywhere, enough),
         in_set=() if causal.needed.causal is None else _changed(causal.needed.causal, enough),
     )

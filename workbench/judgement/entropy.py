@@ -85,8 +85,8 @@ def judge(mean: Measurement, examples: Measurement | None = None, draws: Measure
     models = 0 if draws is None else draws.values.shape[draws.axis(DRAW)]
     at_least = None
     if draws is not None and least.settled and (layer := least.places[0]["layer"]) in draws.coords["layer"]:
-        there = draws.select(layer=layer).values
-        at_least = None if np.isnan(there).all() else (float(np.nanmin(there)), float(np.nanmax(there)))
+        of_models = draws.select(layer=layer).values
+        at_least = None if np.isnan(of_models).all() else (float(np.nanmin(of_models)), float(np.nanmax(of_models)))
     return Spread(
         name=mean.name,
         units=mean.units,
@@ -105,22 +105,22 @@ def _dominated(examples: Measurement) -> list[Dominated]:
     found = []
     for layer in examples.coords["layer"] if WITHOUT in examples.aside else ():
         at_layer = examples.select(layer=layer)
-        there = ~np.isnan(at_layer.aside[WITHOUT])
-        if not there.any():
+        dominated = ~np.isnan(at_layer.aside[WITHOUT])
+        if not dominated.any():
             continue
-        places: Sequence[Any] = at_layer.aside[POSITION][there].astype(int).tolist()
+        places: Sequence[Any] = at_layer.aside[POSITION][dominated].astype(int).tolist()
         position, often = Counter(places).most_common(1)[0]
         found.append(
             Dominated(
                 layer=layer,
-                sequences=int(there.sum()),
+                sequences=int(dominated.sum()),
                 of=int((~np.isnan(at_layer.values)).sum()),
-                rows=int(at_layer.aside[ROWS][there].max()),
+                rows=int(at_layer.aside[ROWS][dominated].max()),
                 position=position,
                 at_position=often,
-                share=float(at_layer.aside[SHARE][there].mean()),
-                value=float(at_layer.values[there].mean()),
-                without=float(at_layer.aside[WITHOUT][there].mean()),
+                share=float(at_layer.aside[SHARE][dominated].mean()),
+                value=float(at_layer.values[dominated].mean()),
+                without=float(at_layer.aside[WITHOUT][dominated].mean()),
             )
         )
     return found

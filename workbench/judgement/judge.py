@@ -187,9 +187,9 @@ def _outcome(
     beside = tuple(_against_models(own, m, kind, place, places) for kind, m in of_kind.items())
     if _end(part.low) <= LEAST_LOST:
         return Need.NOT_SETTLED, beside
-    there = compare(own, [elsewhere], ELSEWHERE, models=False, places=places).result
-    if elsewhere.n and there is not Against.BEYOND:
-        return (Need.AS_ELSEWHERE if there is Against.NO_MORE else BESIDE_NULLS[there]), beside
+    against = compare(own, [elsewhere], ELSEWHERE, models=False, places=places).result
+    if elsewhere.n and against is not Against.BEYOND:
+        return (Need.AS_ELSEWHERE if against is Against.NO_MORE else BESIDE_NULLS[against]), beside
     decisive: list[Against] = [compared.result for compared in beside if compared.result is not Against.TOO_FEW]
     if not decisive and of_kind:
         pooled = Measurement.join(list(of_kind.values()), DRAW)

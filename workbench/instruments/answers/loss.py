@@ -43,8 +43,8 @@ def measure(capture: Capture) -> Measurement:
     values = torch.tensor(rows, dtype=torch.float64).reshape(-1, 2).T[: len(parts)]
     if len(task.origins) > 1:
         own = task.origins_of(batch.tokens)
-        there = torch.tensor([[one is origin for one in own] for origin in task.origins])
-        values = torch.cat([values, values[:1].where(there, torch.nan)])
+        of_origin = torch.tensor([[one is origin for one in own] for origin in task.origins])
+        values = torch.cat([values, values[:1].where(of_origin, torch.nan)])
         parts += [f"loss, {origin} sequences" for origin in task.origins]
     floor = " The floor of the loss is the mean entropy of the targets, which are sets." if len(parts) == 2 else ""
     return Measurement(

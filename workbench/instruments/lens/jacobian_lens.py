@@ -88,10 +88,10 @@ def mean_jacobians(
     Raises:
         ValueError: if no position counts, or the model has no such points in this order.
     """
-    there = counted.any(-1)
-    if not there.any():
+    with_any = counted.any(-1)
+    if not with_any.any():
         raise ValueError("no position of these sequences counts: there is nothing to average over")
-    tokens, counted = tokens[there], counted[there]
+    tokens, counted = tokens[with_any], counted[with_any]
     model = model.hooked() if isinstance(model, OwnModel) else model
     shape: Any = model.config if isinstance(model, Decoder) else model.cfg
     size = max(1, at_once // (OF_A_POINT * len(points) * shape.d_model * tokens.shape[1]))

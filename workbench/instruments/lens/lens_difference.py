@@ -38,8 +38,8 @@ HOW: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], str, str]] = {
 
 def shared_points(first: Capture, second: Capture) -> list[str]:
     """The residual points that both models have, from the embedding up."""
-    there = from_embedding(second.subject)
-    return [point for point in from_embedding(first.subject) if point in there]
+    others = from_embedding(second.subject)
+    return [point for point in from_embedding(first.subject) if point in others]
 
 
 def check_same_tokens(first: Capture, second: Capture) -> None:

@@ -122,9 +122,9 @@ def _labelled(captures: Sequence[Capture], point: str, label: str) -> tuple[Floa
     rows, values = [], []
     for seen in captures:
         of_label = lookup(seen.truth.labels, label, f"label of {seen.subject.task.name}").cpu()
-        there = of_label >= 0
-        rows.append(seen[point][:, : there.shape[1]].cpu()[there])
-        values.append(of_label[there])
+        labelled = of_label >= 0
+        rows.append(seen[point][:, : labelled.shape[1]].cpu()[labelled])
+        values.append(of_label[labelled])
     return torch.cat(rows), torch.cat(values)
 
 

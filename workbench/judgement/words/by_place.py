@@ -239,14 +239,14 @@ def named_from(table: Measurement, asked: Sequence[int]) -> str | None:
         asked: the positions of the answers; of none there is nothing to say.
     """
     assert table.labels is not None
-    there = [position for position in asked if position < len(table.coords["position"])]
-    if not there:
+    shown = [position for position in asked if position < len(table.coords["position"])]
+    if not shown:
         return None
-    same = table.labels[:, there] == table.labels[-1, there]
+    same = table.labels[:, shown] == table.labels[-1, shown]
     stays = np.logical_and.accumulate(same[::-1])[::-1].sum(-1)
-    first = int(np.argmax(stays * 2 >= len(there)))
+    first = int(np.argmax(stays * 2 >= len(shown)))
     point = table.coords["point"][first]
-    many = f" at {stays[first]} of {len(there)} answers" if len(there) > 1 else ""
+    many = f" at {stays[first]} of {len(shown)} answers" if len(shown) > 1 else ""
     return f"The token that the model answers is on top {at_point(point)}, and stays there{many}."
 
 

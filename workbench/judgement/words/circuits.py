@@ -175,8 +175,8 @@ def of_nodes(nodes: Measurement, control: Measurement | None, why: str) -> str:
     if control is None:
         return f"{words}. No control: {why}"
     largest = number(float(np.nanmax(abs(control.values))))
-    there = control.select(**where) if where["position"] in control.coords["position"] else None
-    beside = "" if there is None or np.isnan(there.values) else f" it does {_of_mean(there)} there, and"
+    same = control.select(**where) if where["position"] in control.coords["position"] else None
+    beside = "" if same is None or np.isnan(same.values) else f" it does {_of_mean(same)} there, and"
     return f"{words}; where pairs change nothing relevant{beside} nothing does more than {largest}."
 
 

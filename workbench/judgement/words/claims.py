@@ -94,14 +94,14 @@ def on_one_input(scores: Sequence[float]) -> str:
 
 def against_in_short(group: Group) -> str:
     """How a claim compares with its controls where it is found at all, for a badge; empty where it is found nowhere."""
-    there = [judgement for judgement in group if judgement.found and judgement.against is not None]
-    if not there:
+    held = [judgement for judgement in group if judgement.found and judgement.against is not None]
+    if not held:
         return ""
-    beyond = sum(judgement.beyond for judgement in there)
+    beyond = sum(judgement.beyond for judgement in held)
     if beyond:
-        at = "" if beyond == len(there) else f" at {beyond} of {len(there)} places"
+        at = "" if beyond == len(held) else f" at {beyond} of {len(held)} places"
         return f"{AGAINST[Against.BEYOND]}{at}"
-    return AGAINST[next(against for against in WORST_FIRST if any(judgement.against is against for judgement in there))]
+    return AGAINST[next(against for against in WORST_FIRST if any(judgement.against is against for judgement in held))]
 
 
 def need_in_short(group: Group) -> str:

@@ -77,7 +77,7 @@ def _by_seed(claim: JudgedClaim) -> list[tuple[Judgement, ...]]:
 
 def _holding(of_each: Sequence[Sequence[Judgement]], kind: str) -> str:
     """`5 of 9 configs (3 at every place where it is read)`."""
-    there = [[place.beyond for place in places] for places in of_each]
-    everywhere, somewhere = sum(map(all, there)), sum(map(any, there))
+    beyond = [[place.beyond for place in places] for places in of_each]
+    everywhere, somewhere = sum(map(all, beyond)), sum(map(any, beyond))
     text = f"{somewhere} of {len(of_each)} {kind}"
     return text if everywhere == somewhere else f"{text} ({everywhere} at every place where it is read)"

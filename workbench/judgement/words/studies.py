@@ -36,8 +36,8 @@ def question(asked: ContrastQuestion, places: Places) -> str:
     named = f"{what(asked.quantity, at)} of {group}"
     match asked.kind:
         case ContrastKind.HIGHER:
-            other, there = places[1]
-            return f"is {named} above that of {other if there == at else what(other, there)}?"
+            other, other_place = places[1]
+            return f"is {named} above that of {other if other_place == at else what(other, other_place)}?"
         case ContrastKind.REACHES:
             return f"does {named} reach {asked.value:g}?"
         case ContrastKind.STAYS_BELOW:
