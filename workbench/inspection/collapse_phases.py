@@ -36,9 +36,7 @@ class _Rows:
 
 
 @torch.no_grad()
-def rank_over_training(
-    run: Run, *, n: int, seed: int, point: str | None = None, progress: Callable[[float], None] | None = None
-) -> Measurement:
+def rank_over_training(run: Run, *, n: int, seed: int, progress: Callable[[float], None] | None = None) -> Measurement:
     """RankMe and the exponent of α-ReQ of one vector a sequence at every checkpoint: dims `measure`, `draw`, `step`.
 
     The vector is that of RankMe (`sets.over_sequences.answer_positions`), where the answer is asked for, before the
@@ -49,7 +47,6 @@ def rank_over_training(
         run: a run with checkpoints.
         n: sequences of each draw, from the test side; there are two draws.
         seed: of them.
-        point: a residual's hook name; by default the last.
         progress: is told the share that is done.
 
     Raises:
@@ -61,7 +58,7 @@ def rank_over_training(
         )
     check_checkpoints(run)
     steps = [*checkpoints(run), run.step()]
-    point = point or from_embedding(Subject.of(run.model(), run.task(), run.name))[-1]
+    point = from_embedding(Subject.of(run.model(), run.task(), run.name))[-1]
     values = np.empty((len(MEASURES), DRAWS, len(steps)))
     for at, step in enumerate([*steps[:-1], None]):
         values[:, :, at] = _at_step(run, step, point, n, seed)

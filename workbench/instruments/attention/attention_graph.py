@@ -159,13 +159,13 @@ def by_head(
     )
 
 
-def best_head(selection: Measurement, matrix: str = "resolvent") -> tuple[int, int]:
+def best_head(selection: Measurement) -> tuple[int, int]:
     """The layer and head with the most mass on gold paths, on average over the examples.
 
     Raises:
         ValueError: if no example has a gold edge, so that no head can be chosen.
     """
-    mean = selection.select(matrix=matrix).mean("example").values
+    mean = selection.select(matrix="resolvent").mean("example").values
     if np.isnan(mean).all():
         raise ValueError("no head can be chosen: none of these examples has a gold edge")
     layer, head = divmod(int(np.nanargmax(mean)), mean.shape[1])

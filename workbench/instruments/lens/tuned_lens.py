@@ -42,7 +42,7 @@ why_not = logit_lens.why_not
 class TunedLens(AffineLens):
     """A tuned lens: affine translators from points of the residual to its end."""
 
-    NAME, KIND = "tuned", "tuned lens"
+    NAME = "tuned"
 
 
 def train_lens(
