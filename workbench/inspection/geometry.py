@@ -90,11 +90,11 @@ def geometry(
     drawn = _Drawn(task, n, seed, passes, progress)
     for name, instrument in asked.items():
         try:
-            found = _beside_controls(instrument, models, drawn, settings.get(name, {}))
+            measured = _beside_controls(instrument, models, drawn, settings.get(name, {}))
         except CannotMeasureError as error:
             result.left_out[name] = str(error)
             continue
-        result.measured[name], result.controls[name] = found.pop(""), found
+        result.measured[name], result.controls[name] = measured.pop(""), measured
     return result
 
 
@@ -105,10 +105,10 @@ def _beside_controls(
     how: Mapping[str, Any],
 ) -> dict[str, Measurement]:
     """One measure of the run (named "") and of its controls."""
-    found = {control: instrument.measure(*model, drawn.batches(), **how) for control, model in models.items()}
+    measured = {control: instrument.measure(*model, drawn.batches(), **how) for control, model in models.items()}
     if instrument.NEEDS_ANSWERS:
-        found[SHUFFLED] = instrument.measure(*models[""], drawn.batches(), shuffled=True, **how)
-    return found
+        measured[SHUFFLED] = instrument.measure(*models[""], drawn.batches(), shuffled=True, **how)
+    return measured
 
 
 def _untrained(model: AnyModel, subject: Subject, draws: torch.Generator) -> dict[str, tuple[AnyModel, Subject]]:

@@ -102,7 +102,7 @@ def judge(mean: Measurement, examples: Measurement | None = None, draws: Measure
 
 def _dominated(examples: Measurement) -> list[Dominated]:
     """The layers at which rows of a sequence dominate."""
-    found = []
+    layers = []
     for layer in examples.coords["layer"] if WITHOUT in examples.aside else ():
         at_layer = examples.select(layer=layer)
         dominated = ~np.isnan(at_layer.aside[WITHOUT])
@@ -110,7 +110,7 @@ def _dominated(examples: Measurement) -> list[Dominated]:
             continue
         places: Sequence[Any] = at_layer.aside[POSITION][dominated].astype(int).tolist()
         position, often = Counter(places).most_common(1)[0]
-        found.append(
+        layers.append(
             Dominated(
                 layer=layer,
                 sequences=int(dominated.sum()),
@@ -123,7 +123,7 @@ def _dominated(examples: Measurement) -> list[Dominated]:
                 without=float(at_layer.aside[WITHOUT][dominated].mean()),
             )
         )
-    return found
+    return layers
 
 
 def _collapsed(mean: Measurement, draws: Measurement) -> list[str | int]:

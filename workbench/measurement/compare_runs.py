@@ -87,11 +87,11 @@ def difference(first: Measurement, second: Measurement, *, same_examples: bool) 
     if same_examples:
         result = paired(first, second).mean("example")
     else:
-        one, other = first.mean("example"), second.mean("example")
-        assert one.n is not None and other.n is not None
-        low, high = intervals.apart(_ends(one), _ends(other), (one.values, other.values))
-        values, n = other.values - one.values, np.minimum(one.n, other.n)
-        result = _less(one, other, values=values, low=low, high=high, n=n)
+        a, b = first.mean("example"), second.mean("example")
+        assert a.n is not None and b.n is not None
+        low, high = intervals.apart(_ends(a), _ends(b), (a.values, b.values))
+        values, n = b.values - a.values, np.minimum(a.n, b.n)
+        result = _less(a, b, values=values, low=low, high=high, n=n)
     return replace(result, settings={**result.settings, "paired": same_examples})
 
 
@@ -173,16 +173,16 @@ def compare_over_seeds(first: Mapping[str, Measurement], second: Mapping[str, Me
     import pandas as pd
 
     tables: list[pd.DataFrame] = []
-    for name, one in first.items():
-        other = second.get(name)
-        if other is None or one.each is None or other.each is None or not _alike(one, other):
+    for name, a in first.items():
+        b = second.get(name)
+        if b is None or a.each is None or b.each is None or not _alike(a, b):
             continue
-        if min(one.each.shape[-1], other.each.shape[-1]) < intervals.FEWEST:
+        if min(a.each.shape[-1], b.each.shape[-1]) < intervals.FEWEST:
             continue
-        low, high = difference_interval(one.units, (one.each, other.each), _ends(one), _ends(other))
-        summary = _less(one, other, values=other.values - one.values, low=low, high=high, n=None, each=None)
-        columns = {"n_first": one.n, "n_second": other.n, "p": p_values.relabelled(one.each, other.each)}
-        tables.append(_rows(name, one.units, summary, [one.values, other.values], columns, n=("n_first", "n_second")))
+        low, high = difference_interval(a.units, (a.each, b.each), _ends(a), _ends(b))
+        summary = _less(a, b, values=b.values - a.values, low=low, high=high, n=None, each=None)
+        columns = {"n_first": a.n, "n_second": b.n, "p": p_values.relabelled(a.each, b.each)}
+        tables.append(_rows(name, a.units, summary, [a.values, b.values], columns, n=("n_first", "n_second")))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(OVER_SEEDS))
 
 

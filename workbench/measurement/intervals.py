@@ -131,12 +131,12 @@ def apart(first: Interval, second: Interval, centres: tuple[np.ndarray, np.ndarr
 
 def welch(first: np.ndarray, second: np.ndarray) -> Interval:
     """Welch's 95 % interval of the difference of two means over the last axes, second less first; NaN is left out."""
-    (one, n), (other, k) = mean(first), mean(second)
+    (first_mean, n), (second_mean, k) = mean(first), mean(second)
     with np.errstate(invalid="ignore", divide="ignore"):
         a, b = _spread_of(first) ** 2 / n, _spread_of(second) ** 2 / k
         freedom = (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (k - 1))
         half = stats.t.ppf(TAILS[1], freedom) * np.sqrt(a + b)
-    return other - one - half, other - one + half
+    return second_mean - first_mean - half, second_mean - first_mean + half
 
 
 def share_interval(values: np.ndarray) -> Interval:

@@ -35,15 +35,15 @@ def measure(capture: Capture) -> Measurement:
     """
     batch, logits, rows = capture.batch, capture.logits.cpu(), []
     for i in range(len(batch)):
-        one, n = batch[i : i + 1], int(batch.loss_mask[i].sum())
-        loss = summed_cross_entropy(logits[i : i + 1], one).item() / n if n else torch.nan
-        rows.append([loss, loss - loss_floor(one) if n else torch.nan])
+        sequence, n = batch[i : i + 1], int(batch.loss_mask[i].sum())
+        loss = summed_cross_entropy(logits[i : i + 1], sequence).item() / n if n else torch.nan
+        rows.append([loss, loss - loss_floor(sequence) if n else torch.nan])
     task = capture.subject.task
     parts = [*(PARTS if batch.targets.ndim == 3 else PARTS[:1])]
     values = torch.tensor(rows, dtype=torch.float64).reshape(-1, 2).T[: len(parts)]
     if len(task.origins) > 1:
         own = task.origins_of(batch.tokens)
-        of_origin = torch.tensor([[one is origin for one in own] for origin in task.origins])
+        of_origin = torch.tensor([[own_origin is origin for own_origin in own] for origin in task.origins])
         values = torch.cat([values, values[:1].where(of_origin, torch.nan)])
         parts += [f"loss, {origin} sequences" for origin in task.origins]
     floor = " The floor of the loss is the mean entropy of the targets, which are sets." if len(parts) == 2 else ""

@@ -58,8 +58,8 @@ class JacobianLens(AffineLens):
         cls, points: Sequence[str], jacobians: Float[Tensor, "point d_model d_model"], settings: dict[str, Any]
     ) -> JacobianLens:
         """The lens of these Jacobians, whose rows are dimensions of the end."""
-        one = torch.eye(jacobians.shape[-1], dtype=jacobians.dtype, device=jacobians.device)
-        return cls(tuple(points), (jacobians.mT - one).contiguous(), torch.zeros_like(jacobians[:, 0]), settings)
+        identity = torch.eye(jacobians.shape[-1], dtype=jacobians.dtype, device=jacobians.device)
+        return cls(tuple(points), (jacobians.mT - identity).contiguous(), torch.zeros_like(jacobians[:, 0]), settings)
 
 
 def mean_jacobians(

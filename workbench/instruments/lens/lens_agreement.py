@@ -46,10 +46,10 @@ def measure(capture: Capture, *, lens: AffineLens | None = None, points: Sequenc
     values = np.empty((len(AGAINST), len(points), len(batch)))
     for p, point in enumerate(points):
         for i in range(len(batch)):  # a sequence at a time: a whole vocabulary for each position takes room
-            one = slice(i, i + 1)
-            decoded, final = through(subject, lens, point, capture[point][one]).cpu(), capture.logits[one].cpu()
-            for a, right in enumerate((agreement(decoded, final) * mask[one], correct(decoded, batch[one]))):
-                values[a, p, i] = (right.double().sum(-1) / mask[one].sum(-1)).item()
+            row = slice(i, i + 1)
+            decoded, final = through(subject, lens, point, capture[point][row]).cpu(), capture.logits[row].cpu()
+            for a, right in enumerate((agreement(decoded, final) * mask[row], correct(decoded, batch[row]))):
+                values[a, p, i] = (right.double().sum(-1) / mask[row].sum(-1)).item()
     return Measurement(
         name="Agreement of the lens",
         values=values,

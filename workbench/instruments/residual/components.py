@@ -94,7 +94,7 @@ def measure(captures: Sequence[Capture], *, point: str, label: str, k: int = 3) 
     subject, (z, classes) = captures[0].subject, _labelled(captures, point, label)
     scores, _, explained = _principal_components(z, k)
     names = list(range(1, k + 1))
-    words = subject.task.words(classes) if label in subject.task.token_labels else [str(int(one)) for one in classes]
+    words = subject.task.words(classes) if label in subject.task.token_labels else [str(int(each)) for each in classes]
     where = {"model": subject.name, "point": point, "label": label, "rows": len(z), "classes": len(classes.unique())}
     caption = (
         f"Principal components of {len(z):,} rows, the tokens of which the truth has {label}, before the final norm. A "
@@ -133,7 +133,7 @@ def _between(scores: Tensor, z: Tensor, classes: Tensor, names: list[int], share
     shuffled = [classes[torch.randperm(len(classes), generator=draws)] for _ in range(SHUFFLES)]
     values, low, high = [], [], []
     for part in (*scores.T[..., None], z):
-        null = np.array([_between_classes(part, one) for one in shuffled])
+        null = np.array([_between_classes(part, labels) for labels in shuffled])
         values.append([_between_classes(part, classes), null.mean()])
         low.append([np.nan, null.min()])
         high.append([np.nan, null.max()])

@@ -66,10 +66,10 @@ def gram(
         return rows @ rows.mT if n_pos <= d else rows.mT @ rows
     result = rows.new_zeros(len(rows), size, size, dtype=dtype)
     syrk = blas.dsyrk if dtype == torch.float64 else blas.ssyrk
-    one, rows = torch.empty(n_pos, d, dtype=dtype), rows.contiguous()
+    buffer, rows = torch.empty(n_pos, d, dtype=dtype), rows.contiguous()
     for matrix, half in zip(rows, result.numpy(), strict=True):
         # BLAS sees rows as columns
-        syrk(1.0, one.copy_(matrix).numpy().T, trans=n_pos <= d, c=half.T, overwrite_c=True)
+        syrk(1.0, buffer.copy_(matrix).numpy().T, trans=n_pos <= d, c=half.T, overwrite_c=True)
     return result
 
 

@@ -140,7 +140,7 @@ def measure(
 
         def hits(x: Tensor, classes: Tensor, name: str = name) -> Tensor:
             parts = components(capture.subject, x, name, how=how, final_norm=final_norm)
-            return torch.stack([hit(parts, one.to(parts.device)) for one in classes.unbind(-1)], dim=-1)
+            return torch.stack([hit(parts, each.to(parts.device)) for each in classes.unbind(-1)], dim=-1)
 
         for p, point in enumerate(points):
             right = by_rows(hits, capture[point], expected, width=len(capture.subject.encoder)).cpu()
@@ -240,6 +240,6 @@ def _largest(
             return torch.stack([best.values.double(), best.indices.double()], dim=-1)
 
         residuals = torch.stack([capture[point][example, :length] for point in missing])
-        found = by_rows(largest, residuals, width=len(subject.encoder)).cpu()
-        kept.update({keys[point]: each for point, each in zip(missing, found, strict=True)})
+        cells = by_rows(largest, residuals, width=len(subject.encoder)).cpu()
+        kept.update({keys[point]: each for point, each in zip(missing, cells, strict=True)})
     return torch.stack([kept[key][:, :top] for key in keys.values()])

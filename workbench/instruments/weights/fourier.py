@@ -110,10 +110,10 @@ def without(rows: Float[Tensor, "number ..."], frequencies: Sequence[int]) -> Fl
 def _matrices(subject: Subject) -> dict[str, Float[Tensor, "p d"]]:
     """What is transformed: `embedding`, `unembedding`, and `neurons` (number by neuron) where there is a last MLP."""
     p = subject.task.p  # type: ignore[attr-defined]
-    found = {"embedding": subject.encoder[:p], "unembedding": subject.decoder[:p]}
+    vectors = {"embedding": subject.encoder[:p], "unembedding": subject.decoder[:p]}
     if isinstance(subject.model, Decoder) and (mlp := cast(Layer, subject.model.layers[-1]).mlp) is not None:
-        found["neurons"] = subject.decoder[:p] @ mlp.fc_out.weight.detach()
-    return found
+        vectors["neurons"] = subject.decoder[:p] @ mlp.fc_out.weight.detach()
+    return vectors
 
 
 @torch.no_grad()

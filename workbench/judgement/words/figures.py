@@ -177,8 +177,8 @@ def dispersed(runs: Mapping[str, Measurement], controls: Mapping[str, Mapping[st
         if ends := _ends(m):
             beside = [
                 f"{control_in_words(control)} {at}"
-                for control, one in controls.get(name, {}).items()
-                if (at := _ends(one))
+                for control, means in controls.get(name, {}).items()
+                if (at := _ends(means))
             ]
             said.append(f"{name} {ends}" + (f" ({', '.join(beside)})" if beside else ""))
     return f"Evenness of rows, mean over heads: {'; '.join(said)}." if said else None
