@@ -108,9 +108,9 @@ class Measurement:
         parts: Sequence[Measurement], combine: Callable[[Sequence[np.ndarray]], np.ndarray]
     ) -> dict[str, Any]:
         """Every array field of the parts, and what is aside, put together or cut in one way."""
-        first = parts[0]
-        arrays = {name: np.asarray(combine([part._arrays[name] for part in parts])) for name in first._arrays}
-        aside = {name: np.asarray(combine([part.aside[name] for part in parts])) for name in first.aside}
+        of_each = [part._arrays for part in parts]
+        arrays = {name: np.asarray(combine([arrays[name] for arrays in of_each])) for name in of_each[0]}
+        aside = {name: np.asarray(combine([part.aside[name] for part in parts])) for name in parts[0].aside}
         return {**arrays, "aside": aside}
 
     def _taken(self, dim: str, index: Sequence[int]) -> Measurement:
