@@ -20,7 +20,7 @@ VOID = "nothing changes: every example has the same, so that this is no control 
 EMPTY = "no example is left: each needs another of equal length, so that there is no such control here."
 
 
-def result_of(measure: Measure, head: Head | None, needed: tuple[Head, ...], counts: Mapping[str, int]) -> Result:
+def averaged_result(measure: Measure, head: Head | None, needed: tuple[Head, ...], counts: Mapping[str, int]) -> Result:
     """One measure's result.
 
     Args:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workbench.capture import DECODED, Capture, Subject, capture, seen_without_hooks
-from workbench.inspection.averages import result_of
+from workbench.inspection.averages import averaged_result
 from workbench.inspection.baseline_models import (
     BATCH,
     Model,
@@ -214,7 +214,7 @@ class Plan:
     def results(self, sample: Sample) -> dict[str, Result]:
         """The result of every measure. Raises ValueError if settings were given with which one has no number at all."""
         results = {
-            measure.name: result_of(measure, self.own.head, self.needed.get(measure.name, ()), sample.counts)
+            measure.name: averaged_result(measure, self.own.head, self.needed.get(measure.name, ()), sample.counts)
             for measure in self.measures
         }
         for name, given in self.settings.items():

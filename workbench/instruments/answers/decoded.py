@@ -31,7 +31,7 @@ def needs(subject: Subject) -> list[str]:
     return [DECODED]
 
 
-def of_answers(
+def measured_answers(
     capture: Capture, value: Callable[[Answers, Int[Tensor, "batch pos"]], Tensor], name: str, units: str, caption: str
 ) -> Measurement:
     """A value of each decoded answer: dims the task's group, if whole sequences have one (`length`), and `example`.

@@ -10,7 +10,7 @@ examples (`mismatched`).
 from __future__ import annotations
 
 from workbench.capture import Capture
-from workbench.instruments.answers.decoded import needs, of_answers, why_not
+from workbench.instruments.answers.decoded import measured_answers, needs, why_not
 from workbench.measurement import Measurement
 from workbench.tasks.answers import Answers
 
@@ -27,4 +27,4 @@ def measure(capture: Capture) -> Measurement:
     a sequence is not in.
     """
     caption = "Edit distance of answers from the right ones."
-    return of_answers(capture, Answers.edit_distance, "Edit distance", "tokens", caption)
+    return measured_answers(capture, Answers.edit_distance, "Edit distance", "tokens", caption)

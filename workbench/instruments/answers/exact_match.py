@@ -9,7 +9,7 @@ decoded answers beside the right answers of other examples (`mismatched`).
 from __future__ import annotations
 
 from workbench.capture import Capture
-from workbench.instruments.answers.decoded import needs, of_answers, why_not
+from workbench.instruments.answers.decoded import measured_answers, needs, why_not
 from workbench.measurement import Measurement
 from workbench.tasks.answers import Answers
 
@@ -25,6 +25,6 @@ def measure(capture: Capture) -> Measurement:
     Tasks that break single positions down, such as multiplication, have the dim `example` alone. NaN at the groups that
     a sequence is not in.
     """
-    return of_answers(
+    return measured_answers(
         capture, Answers.exact_match, "Exact match", "share", "Share of answers that are right throughout."
     )

@@ -38,7 +38,7 @@ def why_not(subject: Subject) -> str | None:
     return None
 
 
-def waves(p: int) -> Float[Tensor, "wave p"]:
+def _waves(p: int) -> Float[Tensor, "wave p"]:
     """An orthonormal basis of functions of 0 … p−1, in float64: the constant, then cos and sin of each frequency.
 
     Frequencies are k = 1 … ⌊p/2⌋, waves 2πkx/p; of an even p the last has a cosine only.
@@ -53,12 +53,12 @@ def waves(p: int) -> Float[Tensor, "wave p"]:
 
 
 def _frequency_of_waves(p: int) -> list[int]:
-    """The frequency of each row of `waves`, 0 for the constant."""
+    """The frequency of each row of `_waves`, 0 for the constant."""
     return [0] + [k for k in range(1, p // 2 + 1) for _ in range(1 if 2 * k == p else 2)]
 
 
 def waves_at(p: int, frequencies: Sequence[int]) -> Float[Tensor, "wave p"]:
-    """The rows of `waves` of these frequencies.
+    """The rows of `_waves` of these frequencies.
 
     Raises:
         ValueError: if there is no such frequency.
@@ -66,7 +66,7 @@ def waves_at(p: int, frequencies: Sequence[int]) -> Float[Tensor, "wave p"]:
     if wrong := [k for k in frequencies if not 1 <= k <= p // 2]:
         raise ValueError(f"modulo {p} there are the frequencies 1 to {p // 2}, not {wrong[0]}")
     chosen = torch.tensor(list(frequencies), dtype=torch.long)
-    return waves(p)[torch.isin(torch.tensor(_frequency_of_waves(p)), chosen)]
+    return _waves(p)[torch.isin(torch.tensor(_frequency_of_waves(p)), chosen)]
 
 
 def _shares(rows: Float[Tensor, "p d"]) -> Float[Tensor, " frequency"]:
@@ -75,7 +75,7 @@ def _shares(rows: Float[Tensor, "p d"]) -> Float[Tensor, " frequency"]:
     Zero where all rows are equal.
     """
     p = len(rows)
-    power = (waves(p) @ rows.double().cpu()).square().sum(1)[1:]
+    power = (_waves(p) @ rows.double().cpu()).square().sum(1)[1:]
     by_frequency = torch.zeros(p // 2, dtype=torch.float64)
     by_frequency.index_add_(0, torch.tensor(_frequency_of_waves(p)[1:]) - 1, power)
     total = by_frequency.sum()
