@@ -10,7 +10,7 @@ import numpy as np
 from workbench.inspection.result import Inspected, Result
 from workbench.inspection.seed_groups import SeedGroup
 from workbench.judgement.claim import JudgedClaim, Judgement, NeededSet, hardest
-from workbench.judgement.judge import beside, judge, judge_seeds
+from workbench.judgement.judge import beside_each_control, judge, judge_seeds
 from workbench.judgement.rule import FEWEST, Compared
 from workbench.measurement import Measurement
 from workbench.mechanisms import MECHANISMS
@@ -64,7 +64,7 @@ def beside_controls(result: Result, **place: Any) -> tuple[Compared, ...]:
         return {name: m.select(**place) for name, m in measured.items()}
 
     result = result.at_head()
-    return beside(result.mean.select(**place), at(result.control_means), at(result.control_draws))
+    return beside_each_control(result.mean.select(**place), at(result.control_means), at(result.control_draws))
 
 
 def judged_claims(column: Column) -> list[JudgedClaim]:

@@ -2,7 +2,7 @@
 
 A claim that holds as often in a re-initialised model tells nothing of this one, however often it holds. An edit that
 changes answers as claimed shows that they depend on what was edited; where the same edit does the same in uninformed
-models, it tells nothing either. Each comparison is `rule.compare`, on counts.
+models, it tells nothing either. Each comparison is `rule.compare_counts`, on counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from workbench.judgement.claim import ELSEWHERE, EditCounts, Judgement, Need, Often, Test
-from workbench.judgement.rule import FEWEST, WORST_FIRST, Against, Compared, Tally, compare, most_alike
+from workbench.judgement.rule import FEWEST, WORST_FIRST, Against, Compared, Tally, compare_counts, most_alike
 from workbench.measurement import Measurement
 from workbench.measurement.draws import DRAW
 from workbench.mechanisms.heads import LEAST_LOST
@@ -69,7 +69,7 @@ def judge(
         own = rate.select(**place)
         test = _at(causal, place) if causal is not None and (told_at is None or place == told_at) else None
         need, numbers = _need(test, nulls or {}, place, 1 if told_at is not None else len(places))
-        controls_there = beside(own, controls, draws, place, len(places))
+        controls_there = beside_each_control(own, controls, draws, place, len(places))
         about = {"claim": claim, "title": rate.name, "place": place, "of_heads": of_heads}
         n = 0 if own.n is None else int(own.n)
         often = Often.of(float(own.values)) if n >= FEWEST else Often.UNKNOWN
@@ -98,7 +98,7 @@ def judge_seeds(rate: Measurement, of_each: Sequence[Sequence[Judgement]]) -> li
     return together
 
 
-def beside(
+def beside_each_control(
     own: Measurement,
     controls: Mapping[str, Measurement],
     draws: Mapping[str, Measurement],
@@ -117,7 +117,7 @@ def beside(
     return tuple(
         _against_models(_tally(own), draws[null], null, place, places)
         if null in draws
-        else compare(_tally(own), [_tally(control)], null, models=False, places=places)
+        else compare_counts(_tally(own), [_tally(control)], null, models=False, places=places)
         for null, m in controls.items()
         if (control := _at(m, place)) is not None and not np.isnan(control.values)
     )
@@ -128,10 +128,10 @@ def _against_models(own: Tally, draws: Measurement, null: str, place: Mapping[st
     at = _at(draws, place)
     tallies = [] if at is None else _tallies(at)
     if ALIKE not in draws.dims:
-        return compare(own, tallies, null, places=places)
+        return compare_counts(own, tallies, null, places=places)
     others = draws.select(**{dim: label for dim, label in place.items() if dim in draws.dims and dim != ALIKE})
     by_hop = [_tallies(others.select(**{ALIKE: hop})) for hop in draws.coords[ALIKE]]
-    return compare(own, tallies, null, searched=most_alike(by_hop))
+    return compare_counts(own, tallies, null, searched=most_alike(by_hop))
 
 
 def _need(
@@ -187,7 +187,7 @@ def _outcome(
     beside = tuple(_against_models(own, m, kind, place, places) for kind, m in of_kind.items())
     if _end(part.low) <= LEAST_LOST:
         return Need.NOT_SETTLED, beside
-    against = compare(own, [elsewhere], ELSEWHERE, models=False, places=places).result
+    against = compare_counts(own, [elsewhere], ELSEWHERE, models=False, places=places).result
     if elsewhere.n and against is not Against.BEYOND:
         return (Need.AS_ELSEWHERE if against is Against.NO_MORE else BESIDE_NULLS[against]), beside
     decisive: list[Against] = [compared.result for compared in beside if compared.result is not Against.TOO_FEW]

@@ -118,7 +118,7 @@ def most_alike(by_place: Sequence[Sequence[Tally]]) -> list[Tally]:
     return [min(places, key=likely) for places in zip(*by_place, strict=True)]
 
 
-def compare(
+def compare_counts(
     own: Tally,
     nulls: Sequence[Tally],
     against: str,

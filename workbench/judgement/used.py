@@ -21,7 +21,7 @@ import numpy as np
 from scipy import stats
 
 from workbench.judgement.decodable import Decodable, Worth
-from workbench.judgement.rule import Against, Compared, Stored, Tally, compare
+from workbench.judgement.rule import Against, Compared, Stored, Tally, compare_counts
 from workbench.measurement import Measurement
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT, LEVEL
 
@@ -163,7 +163,7 @@ def judge(
         tallies = _tallies(nulls)  # in them is all that was looked at
         for i, outcome in enumerate(outcomes):
             if outcome.beyond_controls:
-                compared = tuple(compare(outcome.tally, null, kind) for kind, null in tallies.items())
+                compared = tuple(compare_counts(outcome.tally, null, kind) for kind, null in tallies.items())
                 outcomes[i] = outcome.model_copy(update={"nulls": compared})
     n, counts = int(effect.n[0, 0]), {"points": points, "rank": rank, "beside": beside}
     used = Used(conclusion=Conclusion.TOO_FEW, outcomes=outcomes, n=n, decodable=decodable, **counts)
