@@ -17,7 +17,6 @@ from workbench.instruments.sets.over_sequences import over_sequences
 from workbench.instruments.sets.rankme import rankme
 from workbench.measurement import Measurement
 from workbench.runs import Run
-from workbench.tasks import Batch, Task
 from workbench.util.seeds import generator
 
 MEASURES = ("RankMe", "α-ReQ")
@@ -82,17 +81,10 @@ def _at_step(run: Run, step: int | None, point: str, n: int, seed: int) -> Float
     subject = Subject.of(model, task, run.name_at(step))
     values = np.empty((len(MEASURES), DRAWS))
     for draw in range(DRAWS):
-        rows = torch.cat(
-            over_sequences(_Rows, model, subject, _drawn(task, n, seed, draw), points=[point])[point].parts
+        batches = (
+            task.sample(min(BATCH, n - start), generator(seed, "rank over training", draw, number), split="test")
+            for number, start in enumerate(range(0, n, BATCH))
         )
+        rows = torch.cat(over_sequences(_Rows, model, subject, batches, points=[point])[point].parts)  # [sequence, d]
         values[:, draw] = rankme(rows), float(alpha_req(rows[None])[0])
     return values
-
-
-def _drawn(task: Task, n: int, seed: int, draw: int) -> list[Batch]:
-    """One draw of sequences from the test side."""
-    sizes = [min(BATCH, n - start) for start in range(0, n, BATCH)]
-    return [
-        task.sample(size, generator(seed, "rank over training", draw, number), split="test")
-        for number, size in enumerate(sizes)
-    ]
