@@ -14,9 +14,9 @@ from torch import Tensor
 import workbench
 from workbench import figures
 from workbench.capture import Subject
-from workbench.inspection import Inspected, claims, examples, inspect_run, one_run, over_training
+from workbench.inspection import Inspected, claims, examples, inspect_run, over_training, plan
 from workbench.inspection import lens_differences as pairs
-from workbench.inspection.causal_tests import sets_of_heads
+from workbench.inspection.plan import sets_of_heads
 from workbench.instruments import WEIGHTS
 from workbench.measurement import Measurement
 from workbench.probes.causal_test import Experiment
@@ -83,7 +83,7 @@ def test_a_head_is_chosen_on_no_question_that_is_measured(
         chosen_on.append(other)
         return sets_of_heads(measures, own, other, seed)
 
-    monkeypatch.setattr(one_run, "sets_of_heads", looked_for)
+    monkeypatch.setattr(plan, "sets_of_heads", looked_for)
     found = inspect_run(runs[name], n=DRAWN, seed=0, nulls=(), only=["attention_graph"])
     task = runs[name].task()
     (other,) = chosen_on

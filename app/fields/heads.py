@@ -13,8 +13,8 @@ from workbench.app.fields.widgets import choose
 from workbench.app.state import Look, Opened
 from workbench.capture import capture
 from workbench.inspection import MOST_HOPS
+from workbench.inspection.baseline_models import data_to_choose_heads_on
 from workbench.inspection.found import kept
-from workbench.inspection.one_run import data_to_choose_heads_on
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head, can_remove_heads, costliest, fallen_without
 from workbench.judgement.words.findings import another_needed

@@ -19,7 +19,7 @@ from workbench.judgement.claim import Judgement, Often
 from workbench.judgement.findings import Findings
 from workbench.judgement.words import claims as words
 from workbench.measurement import Measurement, numbers
-from workbench.measurement.controls.words import short
+from workbench.measurement.controls import control_in_short
 from workbench.measurement.places import place_in_words
 from workbench.mechanisms import MECHANISMS, sentence, title
 from workbench.util.words import capitalised
@@ -94,7 +94,7 @@ def _card(look: Look, name: str, found: Inspected, known: Findings | None) -> No
     rate = result.mean
     several = bool(rate.dims)  # places at which it is read, each with a row
     lines = [
-        f"{'| at ' if several else ''}| here | held-out | {' | '.join(map(short, result.controls))} |",
+        f"{'| at ' if several else ''}| here | held-out | {' | '.join(map(control_in_short, result.controls))} |",
         ("|:--" if several else "") + "|" + "--:|" * (2 + len(result.controls)),
     ]
     scores = []

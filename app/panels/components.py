@@ -16,7 +16,7 @@ from workbench.app.state import Opened
 from workbench.inspection.components import components as measured
 from workbench.inspection.components import label_names
 from workbench.instruments.residual.components import Components
-from workbench.instruments.residual.per_sequence import residual_points
+from workbench.instruments.residual.projection import from_embedding
 from workbench.judgement.words.figures import told_apart
 from workbench.measurement.places import point_name
 
@@ -32,7 +32,7 @@ def components(opened: Opened) -> None:
         if not p.open:
             return
         row = st.container(horizontal=True, vertical_alignment="bottom")
-        points = residual_points(subject)
+        points = from_embedding(subject)
         label = choose("Label of the task's truth", known, "components_label", known[0], str, row)
         point = choose("Point", points, "components_point", points[-1], point_name, row)
         k = min(K, subject.encoder.shape[-1])

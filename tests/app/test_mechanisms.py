@@ -22,7 +22,7 @@ from workbench.inspection import test_batches as drawn_batches
 from workbench.inspection.judged import judged_claims
 from workbench.interventions import CutEdge, try_edit
 from workbench.judgement.claim import Judgement, Need, Often
-from workbench.judgement.findings import Findings, Sample
+from workbench.judgement.findings import Findings, MeasuredOn
 from workbench.judgement.rule import Against, Compared
 from workbench.judgement.words import claims as claims_in_words
 from workbench.runs.compiled import compile_run
@@ -37,7 +37,7 @@ HERE, HELD, FAILS, CAUSAL, SPREADS, EDIT = (
 )
 
 
-SAMPLE = Sample(drawn=8, distinct=8, kind="held-out")
+SAMPLE = MeasuredOn(drawn=8, distinct=8, kind="held-out")
 
 
 @pytest.fixture(scope="module")

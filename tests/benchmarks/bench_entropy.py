@@ -13,11 +13,10 @@ import statistics
 from functools import partial
 
 import torch
-from harness import Table, grew, main, milliseconds, peak_megabytes, ratios, rounds, spread
+from harness import Table, grew, main, milliseconds, ratios, rounds, spread
 from torch import Tensor
 
 from workbench.instruments import matrix_entropy
-from workbench.instruments.residual.entropy import EntropyStream
 from workbench.util.seeds import generator
 
 HERE = __file__.rsplit("/", 1)[0]
@@ -94,29 +93,5 @@ def growth() -> Table:
     return table
 
 
-def stream() -> Table:
-    """Vectors of 256 features pooled over a test set: the memory does not grow with their number."""
-    table = Table("entropy-stream", "vectors", "at once", "streamed", "memory at once", "memory streamed", "apart")
-    setup = (
-        "from workbench.instruments import matrix_entropy\n"
-        "from workbench.instruments.residual.entropy_stream import EntropyStream\n"
-    )
-    for n in (10_000, 100_000, 400_000):
-        z = torch.randn(n, 256, generator=generator(0))
-        streamed = lambda z=z: [s := EntropyStream(), *(s.add(part) for part in z.split(4096))][0].entropy()  # noqa: E731
-        taken = rounds({"at once": partial(matrix_entropy, z), "streamed": streamed}, 3)
-        whole = f"{setup}matrix_entropy(torch.randn(8, 256))\nz = torch.randn({n}, 256)"
-        parts = f"{setup}s = EntropyStream().add(torch.randn(8, 256))"
-        drawn = f"for _ in range({n} // 4096): s.add(torch.randn(4096, 256))\ns.entropy()"
-        table.add(
-            f"{n:,}",
-            *(milliseconds(taken[name]) for name in ("at once", "streamed")),
-            f"{n * 256 * 4 / 2**20 + peak_megabytes(whole, 'matrix_entropy(z)'):,.0f} MB",
-            f"{peak_megabytes(parts, drawn):,.0f} MB",
-            f"{abs(matrix_entropy(z).item() - streamed()):.0e}",
-        )
-    return table
-
-
 if __name__ == "__main__":
-    main(__doc__, comparison, growth, stream)
+    main(__doc__, comparison, growth)

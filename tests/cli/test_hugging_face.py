@@ -18,7 +18,7 @@ import workbench
 from tests.benchmarks import gpt2_sized
 from tests.models.tiny_models import tiny
 from workbench.cli import main
-from workbench.inspection import one_run
+from workbench.inspection import plan
 from workbench.instruments.residual import unexplained
 from workbench.models.pretrained.text_file import cut, file_sequences
 from workbench.tasks import text_file
@@ -103,10 +103,10 @@ def test_fewer_sequences_at_a_time_give_the_same_numbers(place: Path, monkeypatc
     sequences = file_sequences(model, place / "text.txt", length=12, n=20)
     measures = {"n": 20, "causal": False, "only": ["entropy", "logit_lens", "projection"]}
     whole = workbench.inspection.inspect_model(model, sequences, **measures)
-    monkeypatch.setattr(one_run, "MEMORY", 1)
+    monkeypatch.setattr(plan, "MEMORY", 1)
     sizes = []
-    usual = one_run.capture
-    monkeypatch.setattr(one_run, "capture", lambda *given: sizes.append(len(given[2])) or usual(*given))
+    usual = plan.capture
+    monkeypatch.setattr(plan, "capture", lambda *given: sizes.append(len(given[2])) or usual(*given))
     few = workbench.inspection.inspect_model(model, sequences, **measures)
     assert set(sizes[:-1]) == {2}
     for name in whole:

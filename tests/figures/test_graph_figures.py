@@ -48,8 +48,9 @@ def measures() -> Measurement:
 
 
 def knocked() -> Measurement:
-    values = np.repeat(np.array([[1.0, 0.5], [0.0, 0.0]])[..., None], 9, axis=-1)
-    return table(values, answers=["need the edge", "do not"], hop=[1, 2])
+    changed = np.array([[1.0, 0.5], [0.0, 0.0]])[:, None]  # [edit, 1, hop]
+    values = np.repeat(np.repeat(changed, 2, axis=1)[..., None], 9, axis=-1)
+    return table(values, edit=["claimed", "elsewhere"], outcome=["as claimed", "changed"], hop=[1, 2])
 
 
 def causal() -> Measurement:
@@ -146,7 +147,7 @@ def test_measures_have_their_own_axes_and_units() -> None:
 
 def test_knockouts_draw_what_is_lost_and_what_is_not_with_intervals() -> None:
     (figure,) = figures.knockout({"a": knocked()}, {})
-    need, other = figure.data
+    _, need, other = figure.data
     assert (need.name, list(need.y), list(other.y)) == ("a: answers that need the edge", [1, 0.5], [0, 0])
     assert need.error_y.arrayminus[0] > 0.1 and list(figure.layout.xaxis.tickvals) == [1, 2]
     assert len(figures.knockout({"a": causal(), "b": causal()}, {})[0].data) == 6

@@ -63,7 +63,7 @@ def test_the_true_ancestor_of_each_hop_is_framed_and_its_edges_are_arcs(seen: Ca
 def test_of_several_ancestors_of_one_hop_all_are_framed() -> None:
     task = Multiplication(digits=2)
     config = DecoderConfig(n_layers=1, d_model=8, n_heads=2, d_vocab=len(task.vocabulary), n_ctx=task.n_ctx)
-    model, names = Decoder(config, generator(0)).eval(), [attention_graph.pattern_name(0), LOGITS]
+    model, names = Decoder(config, generator(0)).eval(), ["blocks.0.attn.hook_pattern", LOGITS]
     batch = task.sample(1, generator(1))
     drawing = figures.hop_by_hop(capture(hook(model), Subject.of(model, task, "it"), batch, names), layer=0, head=0)
     due = [key for _, at, key in drawing.data["gold"] if at == drawing.data["far"]]
@@ -104,7 +104,7 @@ def test_a_layer_of_another_form_is_followed_in_its_own(seen: Capture, settings:
     other = replace(
         seen,
         subject=replace(seen.subject, attention=(layer,)),
-        activations={**seen.activations, attention_graph.pattern_name(0): softer},
+        activations={**seen.activations, "blocks.0.attn.hook_pattern": softer},
     )
     drawing = figures.hop_by_hop(other, layer=0, head=0, query=15, n_hops=2)
     whole = tips(drawing.body, "all hops at γ")

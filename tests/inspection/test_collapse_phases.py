@@ -11,7 +11,7 @@ import workbench
 from workbench.capture import Subject
 from workbench.inspection.collapse_phases import rank_over_training
 from workbench.instruments.sets import rankme
-from workbench.judgement.collapse_phases import phases, strongest
+from workbench.judgement.collapse_phases import _strongest, phases
 from workbench.judgement.words.figures import collapsed
 from workbench.measurement import Measurement
 from workbench.util.seeds import generator
@@ -81,7 +81,7 @@ def test_the_least_of_the_three_changes_is_as_large_as_it_can_be() -> None:
         for j in range(i + 1, 8)
     ]
     least, low, high = max(every)
-    assert strongest(values) == (low, high, pytest.approx(least))
+    assert _strongest(values) == (low, high, pytest.approx(least))
 
 
 def test_rank_over_training_is_rankme_at_every_checkpoint(tmp_path: Path) -> None:

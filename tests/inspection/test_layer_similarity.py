@@ -12,7 +12,7 @@ from workbench import figures, inspection
 from workbench.capture import Subject, capture
 from workbench.inspection.layer_similarity import layer_similarity
 from workbench.instruments.residual import similarity
-from workbench.instruments.residual.per_sequence import residual_points
+from workbench.instruments.residual.projection import from_embedding
 from workbench.runs import Run
 
 
@@ -34,7 +34,7 @@ def test_all_layers_of_both_are_compared_over_every_real_token_of_the_test_seque
     assert own.values == pytest.approx(own.values.T) and own.values.diagonal() == pytest.approx(1.0)
     assert between.values.shape == (own.values.shape[0], 3), "the other has one layer, of another width"
     model, subject = one.model(), Subject.of(one.model(), task, one.name)
-    seen = [capture(model, subject, batch, residual_points(subject)) for batch in batches]
+    seen = [capture(model, subject, batch, from_embedding(subject)) for batch in batches]
     assert own.values == pytest.approx(similarity.measure(seen).values, abs=1e-6)
 
 

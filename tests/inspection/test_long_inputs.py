@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from workbench.capture import Subject
-from workbench.inspection.one_run import data_to_choose_heads_on, sequences_for_fresh_models
+from workbench.inspection.baseline_models import data_to_choose_heads_on
+from workbench.inspection.one_run import _sequences_for_fresh_models
 from workbench.instruments.attention import attention_graph
 from workbench.models import Decoder, DecoderConfig
 from workbench.tasks import make
@@ -19,4 +20,4 @@ def test_how_many_sequences_of_a_length_are_looked_at(n: int, own: int, fresh: i
     subject = Subject.of(Decoder(shape, generator(0)), task, "fresh")
     chosen_on = data_to_choose_heads_on(subject, attention_graph.needs(subject), seed=0)
     assert chosen_on is not None and len(chosen_on) == own
-    assert sequences_for_fresh_models([({}, 0, chosen_on)], task) == fresh
+    assert _sequences_for_fresh_models([({}, 0, chosen_on)], task) == fresh

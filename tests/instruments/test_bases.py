@@ -35,7 +35,7 @@ def with_bases(stage: Stage, encoder: Tensor, decoder: Tensor) -> Subject:
 def test_coordinates_are_least_squares_of_least_norm(n: int, d: int, rank: int, seed: int) -> None:
     basis = random(n, rank, seed=seed) @ random(rank, d, seed=seed + 1)  # float32, often of less than full rank
     x = random(3, d, seed=seed + 2).double()
-    found = projection.project(x, projection.dual(basis))
+    found = projection.project(x, projection._dual(basis))
     expected = np.linalg.lstsq(basis.double().numpy().T, x.numpy().T, rcond=12 * 1.2e-7)[0].T
     assert found.numpy() == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
@@ -85,8 +85,8 @@ def test_the_share_outside_a_span_is_that_of_the_part_at_right_angles(stage: Sta
     encoder, decoder = torch.eye(4)[:1], torch.eye(4)[[0, 0, 1]] * 5
     residual = torch.tensor([1.0, 2.0, 3.0, 0.0])
     found = {
-        name: float(unexplained.share_outside(residual, columns))
-        for name, columns in unexplained.spans(with_bases(stage, encoder, decoder)).items()
+        name: float(unexplained._share_outside(residual, columns))
+        for name, columns in unexplained._spans(with_bases(stage, encoder, decoder)).items()
     }
     assert found == pytest.approx({"encoder": 13 / 14, "decoder": 9 / 14, "both": 9 / 14})
 
@@ -100,7 +100,7 @@ def test_a_basis_of_full_rank_explains_everything(stage: Stage) -> None:
 def test_padding_has_no_part_in_what_is_unexplained(stage: Stage) -> None:
     point = "blocks.0.hook_resid_mid"
     seen = stage([[1, 2, 6]], pad=6, d_model=16)
-    shares = unexplained.share_outside(seen[point][0], unexplained.span(seen.subject.encoder))
+    shares = unexplained._share_outside(seen[point][0], unexplained.span(seen.subject.encoder))
     found = unexplained.measure(seen).select(basis="encoder", point=point, example=0)
     assert float(found.values) == pytest.approx(float(shares[:2].mean())) != pytest.approx(float(shares.mean()))
 
@@ -146,14 +146,6 @@ def test_tokens_without_a_vector_have_no_overlap(stage: Stage) -> None:
     )
     assert basis_overlap.measure(padded).values == pytest.approx(some.values)
     assert np.isnan(basis_overlap.basis_cosines(padded).values[:, 3]).all()
-
-
-def test_effective_rank_counts_orthogonal_directions(stage: Stage) -> None:
-    eye = torch.eye(8)
-    found = basis_overlap.effective_rank(with_bases(stage, eye[:4], eye[[0, 0, 0, 0]]))
-    assert found.values[:2] == pytest.approx([4, 1])
-    shares = np.array([5, 1, 1, 1]) / 8
-    assert found.values[2] == pytest.approx(math.exp(-(shares * np.log(shares)).sum()))
 
 
 def test_cosines_are_named_and_can_be_of_some_tokens(stage: Stage) -> None:

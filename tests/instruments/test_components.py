@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 
 from workbench import figures
 from workbench.inspection.components import components, label_names
-from workbench.instruments.residual.components import between_classes, principal_components
+from workbench.instruments.residual.components import _between_classes, _principal_components
 from workbench.judgement.words.figures import told_apart
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
@@ -28,7 +28,7 @@ def mixture(n: int = 600) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_three_planted_clusters_are_in_two_components_and_between_classes() -> None:
     rows, label = mixture()
-    scores, directions, shares = principal_components(rows, 4)
+    scores, directions, shares = _principal_components(rows, 4)
     # A triangle with equal sides has variance 5² / 6 along every direction of its plane; noise 0.01 along all
     signal = 25 / 6 + 0.01
     assert shares[:2] == pytest.approx([signal / (2 * signal + 0.06)] * 2, abs=0.02) and shares[2:].max() < 0.002
@@ -36,28 +36,28 @@ def test_three_planted_clusters_are_in_two_components_and_between_classes() -> N
     assert plane[:, [2, 5]].sum(1) == pytest.approx([1, 1], abs=1e-3)
     means = torch.stack([scores[label == one, :2].mean(0) for one in range(3)])
     assert torch.pdist(means) == pytest.approx([5, 5, 5], abs=0.05)
-    assert between_classes(rows, label) == pytest.approx(1 - 0.08 / (2 * 25 / 6 + 0.08), abs=1e-3)
+    assert _between_classes(rows, label) == pytest.approx(1 - 0.08 / (2 * 25 / 6 + 0.08), abs=1e-3)
     order = torch.randperm(len(label), generator=torch.Generator().manual_seed(0))
-    assert between_classes(rows, label[order]) < 0.02
+    assert _between_classes(rows, label[order]) < 0.02
 
 
 def test_components_are_those_of_a_reference_up_to_sign_and_signs_are_fixed() -> None:
     rows = torch.randn(50, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    scores, directions, shares = principal_components(rows, 5)
+    scores, directions, shares = _principal_components(rows, 5)
     reference = PCA(5).fit(rows.numpy())
     assert shares.numpy() == pytest.approx(reference.explained_variance_ratio_, abs=1e-9)
     assert np.abs(scores.numpy()) == pytest.approx(np.abs(reference.transform(rows.numpy())), abs=1e-9)
     assert (directions.gather(1, directions.abs().argmax(1, keepdim=True)) > 0).all()
-    again = principal_components(rows.flip(0), 5)
+    again = _principal_components(rows.flip(0), 5)
     assert torch.allclose(again[0].flip(0), scores) and torch.allclose(again[1], directions)
 
 
 def test_rows_that_do_not_differ_have_no_variance_and_too_few_are_refused() -> None:
-    scores, _, shares = principal_components(torch.ones(4, 3), 2)
+    scores, _, shares = _principal_components(torch.ones(4, 3), 2)
     assert not scores.any() and not shares.any()
-    assert np.isnan(between_classes(torch.ones(4, 3), torch.arange(4) % 2))
+    assert np.isnan(_between_classes(torch.ones(4, 3), torch.arange(4) % 2))
     with pytest.raises(ValueError, match="2 rows of 3 numbers"):
-        principal_components(torch.ones(2, 3), 1)
+        _principal_components(torch.ones(2, 3), 1)
 
 
 @pytest.fixture(scope="module")

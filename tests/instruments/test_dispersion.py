@@ -30,13 +30,13 @@ def test_even_rows_are_one_single_keys_zero_and_the_first_row_neither(stage: Sta
 
 def test_a_row_is_its_entropy_over_the_log_of_its_keys() -> None:
     p = torch.tensor([[0.5, 0.5, 0.0], [0.9, 0.1, 0.0], [0.2, 0.2, 0.6]])
-    found = dispersion.evenness(p)
+    found = dispersion._evenness(p)
     expected = [
         -(0.9 * np.log(0.9) + 0.1 * np.log(0.1)) / np.log(2),
         -(0.4 * np.log(0.2) + 0.6 * np.log(0.6)) / np.log(3),
     ]
     assert found[1:].tolist() == pytest.approx(expected, abs=1e-6) and found[0].isnan()
-    assert dispersion.evenness(3 * p)[1:].tolist() == pytest.approx(expected, abs=1e-6)
+    assert dispersion._evenness(3 * p)[1:].tolist() == pytest.approx(expected, abs=1e-6)
 
 
 def test_bounded_scores_flatten_with_length_and_log_n_keeps_them_sharp(stage: Stage) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.instruments.residual.dominant_rows import TIMES, dominant, with_others
+from workbench.instruments.residual.dominant_rows import TIMES, _dominant, with_others
 from workbench.instruments.residual.effective_rank import effective_rank
 from workbench.instruments.residual.renyi import matrix_entropy
 from workbench.util.seeds import generator
@@ -27,7 +27,7 @@ def test_rows_that_dominate_are_found_anywhere_and_the_measure_is_that_of_the_ot
     others = [place for place in range(24) if place not in places]
     expected = matrix_entropy(z[:, others], **how)
     z[1:, places] *= 40
-    found, shares = dominant(z, **how)
+    found, shares = _dominant(z, **how)
     assert found[1:].nonzero()[:, 1].tolist() == places * 2 and not found[0].any()
     every = with_others(z, matrix_entropy, **how)
     assert every[:, 0].equal(matrix_entropy(z, **how).double())
@@ -40,18 +40,18 @@ def test_rows_that_dominate_are_found_anywhere_and_the_measure_is_that_of_the_ot
 
 def test_rows_of_length_one_never_dominate_and_ordinary_rows_seldom_do() -> None:
     z = rows(64)
-    assert not dominant(z, **RAW)[0].any()
+    assert not _dominant(z, **RAW)[0].any()
     z[:, 0] *= 1000
-    assert not dominant(z, centre=False, unit_rows=True)[0].any()
+    assert not _dominant(z, centre=False, unit_rows=True)[0].any()
     assert with_others(z, matrix_entropy, **RAW, kernel="gaussian")[:, 1:].isnan().all(), "its diagonal is 1"
 
 
 def test_one_row_of_many_that_stands_out_without_most_of_the_norm_does_not_dominate() -> None:
     z = torch.eye(64, dtype=torch.float64)[None].clone()
     z[0, 5] *= (TIMES + 1) ** 0.5
-    assert not dominant(z, **RAW)[0].any()
+    assert not _dominant(z, **RAW)[0].any()
     z[0, 5] *= 3
-    assert dominant(z, **RAW)[0].nonzero().tolist() == [[0, 5]]
+    assert _dominant(z, **RAW)[0].nonzero().tolist() == [[0, 5]]
 
 
 def test_effective_rank_and_sequences_of_zeros_and_of_one_row() -> None:

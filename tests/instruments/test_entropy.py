@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from workbench.instruments import matrix_entropy
-from workbench.instruments.residual.entropy import EntropyStream, measure, needs
+from workbench.instruments.residual.entropy import measure, needs
 from workbench.util.seeds import generator
 
 ALPHAS = [0.5, 1.0, 1.5, 2.0, 3.0, 3.5, 8.0, 9.0, 50.0, math.inf]
@@ -218,42 +218,6 @@ def test_integer_orders_need_no_spectrum(monkeypatch: pytest.MonkeyPatch) -> Non
     assert matrix_entropy(gaussian(5, 8), alpha=3).item() == pytest.approx(textbook(gaussian(5, 8), 3), abs=1e-10)
     with pytest.raises(AssertionError, match="asked for a spectrum"):
         matrix_entropy(gaussian(5, 8), alpha=2.5)
-
-
-@pytest.mark.parametrize("alpha", [1.0, 2.0, 2.5, math.inf])
-@pytest.mark.parametrize("settings", [{}, {"centre": True}, {"unit_rows": True}], ids=str)
-def test_a_stream_has_the_entropy_of_everything_at_once(alpha: float, settings: dict[str, bool]) -> None:
-    z = gaussian(50, 4, 9) + 100 * gaussian(9)  # a mean far larger than what varies
-    stream, rest = EntropyStream(**settings), EntropyStream(**settings)
-    for part in z[:30].split(7):
-        stream.add(part)
-    rest.add(z[30:])
-    stream.merge(rest).merge(EntropyStream(**settings)).add(z[:0])
-    whole = matrix_entropy(z.reshape(200, 9), alpha=alpha, normalise="log_min", **settings).item()
-    assert stream.n == 200
-    assert stream.entropy(alpha=alpha, normalise="log_min") == pytest.approx(whole, abs=1e-9)
-
-
-def test_a_stream_centred_and_scaled_takes_two_passes() -> None:
-    z = gaussian(40, 6) + 3
-    with pytest.raises(ValueError, match=r"centre=stream\.mean"):
-        EntropyStream(centre=True, unit_rows=True)
-    mean = EntropyStream().add(z).mean
-    again = EntropyStream(centre=mean, unit_rows=True).add(z[:15]).add(z[15:])
-    assert again.entropy() == pytest.approx(matrix_entropy(z, centre=True, unit_rows=True).item(), abs=1e-10)
-
-
-def test_a_stream_of_nothing_or_of_other_things_is_refused() -> None:
-    with pytest.raises(ValueError, match="add vectors first"):
-        EntropyStream().entropy()
-    with pytest.raises(ValueError, match="had 6 features, not 5"):
-        EntropyStream().add(gaussian(2, 6)).add(gaussian(2, 5))
-    with pytest.raises(ValueError, match="NaN or infinity"):
-        EntropyStream().add(torch.full((2, 3), torch.nan))
-    with pytest.raises(ValueError, match="alpha > 0"):
-        EntropyStream().add(gaussian(2, 6)).entropy(alpha=0)
-    assert EntropyStream().add(torch.zeros(3, 2)).entropy() == 0
-    assert EntropyStream(centre=True).add(torch.ones(3, 2)).entropy() == 0
 
 
 def test_measuring_leaves_padding_out(stage: Any) -> None:

@@ -105,7 +105,8 @@ def test_best_head_is_chosen_on_one_set_and_measured_on_another(stage: Stage) ->
         pattern = lambda tokens: torch.cat([parent_pattern(tokens, share) for share in shares], dim=1)  # noqa: E731
         return attention_graph.measure(chain_stage(stage, pattern))
 
-    found = attention_graph.gold_mass(heads(0.9, 0.5), attention_graph.best_head(heads(0.25, 0.75)))
+    layer, head = attention_graph.best_head(heads(0.25, 0.75))
+    found = heads(0.9, 0.5).select(matrix="resolvent", layer=layer, head=head).mean("example")
     assert found.dims == () and found.values == pytest.approx(0.5)
     assert (found.settings["layer"], found.settings["head"], found.n) == (0, 1, 6)
 

@@ -65,7 +65,7 @@ def test_circuits_and_their_singular_vectors_are_transformer_lenss() -> None:
 def test_singular_vectors_make_the_circuit_and_their_labels_are_its_tokens() -> None:
     weights = HeadWeights.of(subject_of(decoder()))
     into, out = (factor[0, 2] for factor in weights.circuit("OV"))
-    u, sigma, v = token_circuits.factored_svd(into, out)
+    u, sigma, v = token_circuits._factored_svd(into, out)
     assert torch.allclose(u @ sigma.diag() @ v.T, into @ out, atol=1e-10)
     assert (sigma.diff() <= 0).all() and torch.allclose(u.T @ u, torch.eye(5, dtype=torch.float64), atol=1e-10)
     found = token_circuits.singular_vectors(subject_of(decoder()), 0, 2, "OV", top=3)
@@ -137,5 +137,5 @@ def test_what_cannot_be_read_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="QK and OV, not 'VO'"):
         token_circuits.circuit(subject, 0, 0, "VO")
     with pytest.raises(ValueError, match="Q, K, V, not 'O'"):
-        composition.scores(HeadWeights.of(subject), "O")
+        composition._scores(HeadWeights.of(subject), "O")
     assert "one layer" in str(composition.why_not(subject_of(decoder(n_layers=1))))

@@ -13,7 +13,6 @@ from workbench.capture import Capture
 from workbench.instruments.attention import rollout
 from workbench.instruments.attention.flow import flow
 from workbench.models.attention import ATTENTION
-from workbench.tasks import Truth
 
 Chained = Callable[..., Capture]
 Pattern = Callable[..., Tensor]
@@ -46,34 +45,6 @@ def test_one_layer_of_chacal_reaches_what_takes_a_deep_model_all_its_layers(chai
     assert min(reached["deep"][3], reached["chacal"][3]) > 0.05 and shallow.select(hop=3).values == 0
     assert all(parts["elsewhere"] == pytest.approx(0) for parts in reached.values())
     assert reached["chacal"]["own"] == pytest.approx(0.3)
-
-
-def test_a_hop_of_the_chain_takes_a_step_within_chacal_and_at_least_one_across_layers(
-    chained: Chained, parents: Pattern
-) -> None:
-    """None is taken to stay where one is; across layers a root reached early goes on to read itself."""
-    within, across = (
-        rollout.path_length(capture, residual=0.3).mean("example")
-        for capture in (chained(parents, variant="chacal"), chained(*[parents] * 3))
-    )
-    assert within.units == "steps" and within.select(hop="own").values == across.select(hop="own").values == 0
-    assert [float(within.select(hop=hop).values) for hop in (1, 2, 3)] == pytest.approx([1, 2, 3])
-    steps = [float(across.select(hop=hop).values) for hop in (1, 2, 3)]
-    assert steps[0] > 1 and steps[1] > 2 and steps[2] == pytest.approx(3)
-
-
-def test_steps_of_rollout_are_the_derivative_by_a_factor_on_every_step(stage: Callable[..., Capture]) -> None:
-    """With t on each layer's attention the product is a polynomial in t; its slope at 1 over its value is the mean."""
-    capture = stage([[1, 2, 3, 1]], n_layers=3, truth=Truth(torch.tensor([[0, 1, 3, 0]])))
-    A = [capture[f"blocks.{layer}.attn.hook_pattern"][0].double().mean(0) for layer in range(3)]
-
-    def entry(t: float) -> float:
-        first, second, third = (0.4 * torch.eye(4, dtype=torch.float64) + t * 0.6 * a for a in A)
-        return (third @ second @ first)[3, 0].item()
-
-    slope = (entry(1 + 1e-5) - entry(1 - 1e-5)) / 2e-5
-    found = rollout.path_length(capture, residual=0.4).select(hop=1).values
-    assert found == pytest.approx([slope / entry(1)], rel=1e-5)
 
 
 def test_heads_are_averaged_or_their_largest_taken(chained: Chained, parents: Pattern) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from workbench.capture import Capture, Subject, capture
-from workbench.instruments import rows
+from workbench.instruments import shared
 from workbench.instruments.lens import lens_agreement, logit_lens
 from workbench.instruments.residual import projection
 from workbench.models import Decoder, DecoderConfig
@@ -32,7 +32,7 @@ def test_a_few_positions_at_a_time_give_the_same(seen: Capture, monkeypatch: pyt
     measures = (projection.measure, logit_lens.measure, lens_agreement.measure)
     whole = [measure(seen).values for measure in measures]
     tokens = [logit_lens.lens_tokens(seen, 1), projection.top_tokens(replace(seen), top=3)]
-    monkeypatch.setattr(rows, "AT_ONCE", 2 * len(seen.subject.encoder))
+    monkeypatch.setattr(shared, "AT_ONCE", 2 * len(seen.subject.encoder))
     for measure, values in zip(measures, whole, strict=True):
         np.testing.assert_allclose(measure(seen).values, values, atol=1e-6)
     again = [logit_lens.lens_tokens(seen, 1), projection.top_tokens(replace(seen), top=3)]
@@ -48,7 +48,7 @@ def test_no_more_rows_than_asked_stand_in_memory_and_each_is_in_its_place() -> N
         sizes.append(len(part))
         return part.sum(-1)
 
-    assert torch.equal(rows.by_rows(of, x, width=rows.AT_ONCE // 3), x.sum(-1)) and sizes == [3, 3, 2]
+    assert torch.equal(shared.by_rows(of, x, width=shared.AT_ONCE // 3), x.sum(-1)) and sizes == [3, 3, 2]
 
 
 def test_top_tokens_are_computed_once_for_a_capture(seen: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

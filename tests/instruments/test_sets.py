@@ -12,9 +12,7 @@ from torch import Tensor
 from workbench.capture import Subject
 from workbench.instruments import SETS, matrix_entropy
 from workbench.instruments.sets import dime, infonce, lidar, rankme
-from workbench.instruments.sets.answers import asked
-from workbench.instruments.sets.over_sequences import over_sequences
-from workbench.instruments.sets.pairs import PairGroups
+from workbench.instruments.sets.over_sequences import PairGroups, _answer_positions, over_sequences
 from workbench.models import Decoder, DecoderConfig
 from workbench.tasks import Task, make
 from workbench.util.seeds import generator
@@ -42,7 +40,7 @@ def test_rankme_is_the_papers_formula_however_the_rows_come() -> None:
     expected = entropy_rank(np.linalg.svd(z.numpy(), compute_uv=False))
     assert rankme.rankme(z) == pytest.approx(expected, abs=1e-9)
     for sizes in ([300], [1] * 300, [7, 193, 100]):
-        stream = rankme.RankMeStream()
+        stream = rankme._RankMeStream()
         for part in z.split(sizes):
             stream.add(part)
         assert stream.value() == pytest.approx(expected, abs=1e-6) and stream.n == 300
@@ -53,7 +51,7 @@ def test_rankme_counts_planted_directions_and_nothing_has_none() -> None:
     assert rankme.rankme(torch.linalg.qr(noise(50, 6)).Q @ directions) == pytest.approx(6, abs=1e-3)
     assert rankme.rankme(torch.zeros(4, 3)) == 1.0
     with pytest.raises(ValueError, match="add vectors"):
-        rankme.RankMeStream().value()
+        rankme._RankMeStream().value()
 
 
 def lidar_of(groups: np.ndarray, delta: float = 1e-4) -> float:
@@ -76,7 +74,7 @@ def test_lidar_is_the_papers_formula_however_the_rows_come() -> None:
     expected = lidar_of(groups.numpy())
     for size in (1, 4, 45):
         order = torch.randperm(45, generator=generator(2))
-        stream = lidar.LidarStream()
+        stream = lidar._LidarStream()
         for part in order.split(size):
             stream.add(rows[part], [answers[i] for i in part.tolist()])
         assert stream.value() == pytest.approx(expected, abs=1e-6)
@@ -86,27 +84,27 @@ def test_lidar_counts_the_directions_between_answers_and_not_those_within() -> N
     axes = torch.eye(12, dtype=torch.float64)
     means = 30 * torch.cat([axes[:3], -axes[:3]])
     rows = means.repeat(40, 1) + noise(240, 12)
-    stream = lidar.LidarStream()
+    stream = lidar._LidarStream()
     stream.add(rows, list(range(6)) * 40)
     assert stream.value() == pytest.approx(3, abs=0.1)
     assert rankme.rankme(rows) > 4, "the spread within answers counts there"
-    mixed = lidar.LidarStream()
+    mixed = lidar._LidarStream()
     mixed.add(rows, torch.randint(0, 6, (240,), generator=generator(3)).tolist())
     assert mixed.value() > 3.5, "shuffled answers lie apart by chance, in all of their directions"
 
 
 def test_lidar_leaves_out_answers_that_came_once_and_needs_two_others() -> None:
     rows, answers = noise(20, 4), [0, 1] * 10
-    alone, with_single = lidar.LidarStream(), lidar.LidarStream()
+    alone, with_single = lidar._LidarStream(), lidar._LidarStream()
     alone.add(rows, answers)
     with_single.add(torch.cat([rows, noise(1, 4, seed=5) * 50]), [*answers, "once"])
     assert with_single.value() == pytest.approx(alone.value(), abs=1e-12) and with_single.answers == 2
-    few = lidar.LidarStream()
+    few = lidar._LidarStream()
     few.add(rows, [0] * 10 + list(range(1, 11)))
     with pytest.raises(ValueError, match="at least twice"):
         few.value()
     with pytest.raises(ValueError, match="delta"):
-        lidar.LidarStream(0.0)
+        lidar._LidarStream(0.0)
 
 
 def test_infonce_is_simclrs_loss_as_a_loop_says_it() -> None:
@@ -141,7 +139,7 @@ def test_dime_is_the_difference_of_joint_entropies() -> None:
 
 def test_dime_of_the_same_view_is_large_and_of_independent_views_is_none() -> None:
     def of(x: Tensor, y: Tensor) -> float:
-        stream = dime.DimeStream(32, 1.0, "gaussian", "median", True, 0)
+        stream = PairGroups(32, dime._of_groups("gaussian", "median", True, 1.0, 0))
         for start in range(0, len(x), 32):
             both = torch.cat([x[start : start + 32], y[start : start + 32]])
             stream.add(both, [*range(32)] * 2, list(range(64)))
@@ -154,15 +152,19 @@ def test_dime_of_the_same_view_is_large_and_of_independent_views_is_none() -> No
 
 
 def test_a_pair_is_two_questions_with_one_answer_and_a_group_has_every_answer_once() -> None:
-    groups = PairGroups(2)
-    rows = torch.arange(8.0)[:, None]
-    full = groups.add(rows, ["a", "a", "a", "b", "b", "b", "c", "c"], [1, 1, 2, 3, 4, 5, 6, 6])
-    assert len(full) == 1
-    one, other = (side[:, 0].tolist() for side in full[0])
-    assert (one, other) == ([0.0, 3.0], [2.0, 4.0]), "row 1 asks what row 0 asks; row 5 waits for the next group"
-    assert groups.add(rows[:1], ["b"], [9]) == [] and "1 answers came with two questions" in groups.why_none()
+    full: list[tuple[list[float], list[float]]] = []
+
+    def kept(a: Tensor, b: Tensor) -> float:
+        full.append((a[:, 0].tolist(), b[:, 0].tolist()))
+        return 0.5
+
+    groups, rows = PairGroups(2, kept), torch.arange(8.0)[:, None]
+    groups.add(rows, ["a", "a", "a", "b", "b", "b", "c", "c"], [1, 1, 2, 3, 4, 5, 6, 6])
+    assert full == [([0.0, 3.0], [2.0, 4.0])], "row 1 asks what row 0 asks; row 5 waits for the next group"
+    groups.add(rows[:1], ["b"], [9])
+    assert groups.values == [0.5] and "1 answers came with two questions" in groups.why_none()
     with pytest.raises(ValueError, match="2 or more"):
-        PairGroups(1)
+        PairGroups(1, kept)
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +192,7 @@ def test_streamed_over_a_models_layers_they_are_what_all_vectors_at_once_are(cha
     names = list(rows)
     measured = {name: one.measure(model, subject, batches, points=names) for name, one in SETS.items()}
     for layer, point in enumerate(names):
-        stream = lidar.LidarStream()
+        stream = lidar._LidarStream()
         stream.add(rows[point], answers)
         assert measured["lidar"].values[layer] == pytest.approx(stream.value(), abs=1e-6)
         assert measured["rankme"].values[layer] == pytest.approx(rankme.rankme(rows[point]), abs=1e-6)
@@ -233,17 +235,17 @@ def test_shuffled_answers_are_those_of_the_sequence_before(chain: tuple[Decoder,
 )
 def test_the_answer_is_the_first_of_a_whole_one_and_the_last_of_many(task: Task, position: int | None) -> None:
     batch = task.sample(6, generator(0))
-    found = asked(task, batch)
+    found = _answer_positions(task, batch)
     if position is not None:
         assert found.position.tolist() == [position] * 6
     else:
-        found = asked(task, batch, "first")
+        found = _answer_positions(task, batch, "first")
         assert found.position.tolist() == task.answer_mask(batch).long().argmax(-1).tolist() != [0] * 6
     if batch.targets.ndim == 3:
         assert found.answers[0] == tuple(batch.targets[0, 8].nonzero().flatten().tolist())
     assert len(set(found.questions)) == 6
     with pytest.raises(ValueError, match="first or last"):
-        asked(task, batch, "middle")  # type: ignore[arg-type]
+        _answer_positions(task, batch, "middle")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -15,7 +15,7 @@ from torch import Tensor
 from workbench.capture import Capture, Subject, capture
 from workbench.instruments import matrix_entropy, over_batches
 from workbench.instruments.residual import alpha_req, anisotropy, curvature, effective_rank, entropy, spectrum
-from workbench.instruments.residual.anisotropy import mean_cosine
+from workbench.instruments.residual.anisotropy import _mean_cosine
 from workbench.measurement.controls.untrained import untrained
 from workbench.models import Decoder, DecoderConfig
 from workbench.tasks.sorting import Sorting
@@ -113,10 +113,10 @@ def test_anisotropy_is_the_mean_cosine_of_all_pairs(stage: Stage) -> None:
 
 def test_anisotropy_is_one_on_a_ray_minus_one_for_opposites_and_zero_for_orthogonal_rows() -> None:
     ray = torch.tensor([1.0, 2.0, 3.0])[:, None] * torch.ones(4)
-    assert mean_cosine(ray[None]).item() == pytest.approx(1)
-    assert mean_cosine(torch.stack([ray[0], -5 * ray[0]])[None]).item() == pytest.approx(-1)
-    assert mean_cosine(torch.eye(4)[None]).item() == pytest.approx(0)
-    assert mean_cosine(ray[None, :1]).isnan().all()
+    assert _mean_cosine(ray[None]).item() == pytest.approx(1)
+    assert _mean_cosine(torch.stack([ray[0], -5 * ray[0]])[None]).item() == pytest.approx(-1)
+    assert _mean_cosine(torch.eye(4)[None]).item() == pytest.approx(0)
+    assert _mean_cosine(ray[None, :1]).isnan().all()
 
 
 INSTRUMENTS = [entropy, effective_rank, spectrum, anisotropy, alpha_req, curvature]

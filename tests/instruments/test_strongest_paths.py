@@ -11,7 +11,7 @@ from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.instruments.attention import rollout
-from workbench.instruments.attention.resolvent import resolvent
+from workbench.instruments.attention.resolvent import chacal
 from workbench.instruments.attention.strongest_paths import Path, across_layers, table, within_layer
 
 Patterns = Callable[..., Tensor]
@@ -45,7 +45,7 @@ def test_weights_of_all_paths_within_a_layer_sum_to_the_resolvent(random_pattern
     A = random_pattern(7).tril(-1)
     found = within_layer(A, 6, 1, most=1000, gamma=0.9)
     assert len(found) == 2**4
-    assert 0.1 * sum(path.weight for path in found) == pytest.approx(resolvent(A[None, None], 0.9)[0, 0, 6, 1].item())
+    assert 0.1 * sum(path.weight for path in found) == pytest.approx(chacal(0.9).mixing_matrix(A)[6, 1].item())
 
 
 def every_path_across(layers: list[Tensor], query: int, key: int, residual: float) -> list[float]:

@@ -57,7 +57,7 @@ def test_few_pairs_never_show_a_faithful_circuit_and_very_few_show_nothing() -> 
     assert judged(1, 0.99, 1.01, n=ENOUGH - 1).result is Faithful.TOO_FEW
     assert judged(1, 0.99, 1.01, n=ENOUGH).result is Faithful.FAITHFUL
     assert LEAST**ENOUGH <= 0.05 < LEAST ** (ENOUGH - 1), "so many pairs see one of every ten that are lost"
-    assert "too few pairs to call it faithful (5 are the fewest, and 29 are needed)" in words.of_result(
+    assert "too few pairs to call it faithful (5 are the fewest, and 29 are needed)" in words._of_result(
         judged(0.996, 0.99, 1.002, n=3)
     )
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from workbench.judgement.rule import ALPHA, Against, Tally, compare
+from workbench.judgement.rule import ALPHA, Against, Tally, compare_counts
 
 
 def against(own: Tally, *nulls: tuple[float, int], places: int = 1, models: bool = True) -> Against:
-    return compare(own, [Tally(*null) for null in nulls], "re-initialised", places=places, models=models).result
+    return compare_counts(own, [Tally(*null) for null in nulls], "re-initialised", places=places, models=models).result
 
 
 def test_without_an_answer_of_a_null_model_nothing_is_compared() -> None:
@@ -26,7 +26,7 @@ def test_few_answers_of_null_models_are_too_few_and_never_no_more() -> None:
 
 def test_with_more_answers_of_the_same_rate_p_falls() -> None:
     p = [
-        compare(Tally(54, 64), [Tally(n // 3, n)] * models, "").p
+        compare_counts(Tally(54, 64), [Tally(n // 3, n)] * models, "").p
         for models, n in ((2, 6), (4, 6), (8, 6), (8, 12), (8, 60))
     ]
     assert p == sorted(p, reverse=True)
@@ -34,8 +34,8 @@ def test_with_more_answers_of_the_same_rate_p_falls() -> None:
 
 
 def test_null_models_that_differ_are_harder_to_exceed_than_models_that_agree() -> None:
-    agree = compare(Tally(160, 256), [Tally(64, 256)] * 5, "").p
-    differ = compare(Tally(160, 256), [Tally(hits, 256) for hits in (4, 30, 64, 98, 124)], "").p
+    agree = compare_counts(Tally(160, 256), [Tally(64, 256)] * 5, "").p
+    differ = compare_counts(Tally(160, 256), [Tally(hits, 256) for hits in (4, 30, 64, 98, 124)], "").p
     assert agree < ALPHA / 10 < differ
 
 
@@ -57,21 +57,21 @@ def test_what_null_models_do_as_often_is_no_more() -> None:
 
 @pytest.mark.parametrize(("hits", "n", "seen", "of"), [(20, 64, 9, 64), (50, 80, 30, 70), (0, 30, 0, 30)])
 def test_a_control_that_is_no_model_predicts_as_a_beta_binomial(hits: int, n: int, seen: int, of: int) -> None:
-    p = compare(Tally(hits, n), [Tally(seen, of)], "shuffled labels", models=False).p
+    p = compare_counts(Tally(hits, n), [Tally(seen, of)], "shuffled labels", models=False).p
     assert p == pytest.approx(stats.betabinom.sf(hits - 1, n, seen + 0.5, of - seen + 0.5))
     with pytest.raises(ValueError, match="one count, not 2"):
-        compare(Tally(hits, n), [Tally(seen, of)] * 2, "shuffled labels", models=False)
+        compare_counts(Tally(hits, n), [Tally(seen, of)] * 2, "shuffled labels", models=False)
 
 
 def test_the_prediction_averages_beta_binomials_over_the_grid_by_their_likelihood() -> None:
     """With counts so many that both are known, it is the beta-binomial of that mean and correlation."""
     rng = np.random.default_rng(0)
     rates = rng.beta(2, 5, 300)
-    p = compare(Tally(40, 64), [Tally(float(k), 200) for k in rng.binomial(200, rates)], "").p
+    p = compare_counts(Tally(40, 64), [Tally(float(k), 200) for k in rng.binomial(200, rates)], "").p
     assert p == pytest.approx(stats.betabinom.sf(39, 64, 2, 5), rel=0.25)
 
 
 def test_counts_are_told_pooled_and_by_the_highest_model() -> None:
-    compared = compare(Tally(60, 64), [Tally(2, 8), Tally(0, 0), Tally(9, 12)], "re-initialised")
+    compared = compare_counts(Tally(60, 64), [Tally(2, 8), Tally(0, 0), Tally(9, 12)], "re-initialised")
     assert (compared.hits, compared.n, compared.models, compared.most) == (11, 20, 3, 0.75)
     assert compared.model_validate_json(compared.model_dump_json()) == compared

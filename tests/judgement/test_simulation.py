@@ -10,7 +10,7 @@ import pytest
 from tests.judgement import simulation
 from tests.judgement.simulation import COUNTS, NAME, OWN, REAL, SHAPES, false_alarms, formerly, power
 from tests.tables_in_docs import written
-from workbench.judgement.rule import ALPHA, Tally, compare
+from workbench.judgement.rule import ALPHA, Tally, compare_counts
 
 DRAWS = 1000
 
@@ -46,7 +46,7 @@ def test_what_is_simulated_is_the_rule(shape: str) -> None:
     p = simulation.p_values(hits, 12, 64)
     for row, models in zip(p, hits, strict=True):
         for own in (0, 20, 40, 64):
-            compared = compare(Tally(own, 64), [Tally(int(k), 12) for k in models], "")
+            compared = compare_counts(Tally(own, 64), [Tally(int(k), 12) for k in models], "")
             assert row[own] == pytest.approx(compared.p, rel=1e-9, abs=1e-12)
 
 

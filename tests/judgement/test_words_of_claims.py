@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from workbench.judgement import claim as fields
-from workbench.judgement.claim import Edited, JudgedClaim, Judgement, Need, NeededSet, Often
-from workbench.judgement.rule import Against, Compared, Tally, compare
+from workbench.judgement.claim import EditCounts, JudgedClaim, Judgement, Need, NeededSet, Often
+from workbench.judgement.rule import Against, Compared, Tally, compare_counts
 from workbench.judgement.words import claims
 from workbench.measurement import Measurement
 
@@ -29,8 +29,8 @@ def judged(rate: float, n: int = 100, need: Need = Need.UNTESTED, **more: Any) -
     )
 
 
-def edited(edit: str, changed: float, n: int, as_claimed: float = 0.0, low: float = 0.0) -> Edited:
-    return Edited(edit=edit, n=n, changed=changed, as_claimed=as_claimed, low=low, high=1.0)
+def edited(edit: str, changed: float, n: int, as_claimed: float = 0.0, low: float = 0.0) -> EditCounts:
+    return EditCounts(edit=edit, n=n, changed=changed, as_claimed=as_claimed, low=low, high=1.0)
 
 
 def causal(changed: float = 40, n: int = 50, nulls: tuple[Compared, ...] = (), **more: Any) -> fields.Test:
@@ -70,8 +70,8 @@ def test_what_is_not_beyond_its_controls_is_not_said_to_be_and_too_few_are_no_eq
 def test_a_count_of_uninformed_models_is_their_own_and_no_limit() -> None:
     """Nobody reached a prediction limit; 13 of 34 answers were seen."""
     nulls = (
-        compare(Tally(40, 50), [Tally(3, 8), Tally(5, 13), Tally(5, 13)], "untrained"),
-        compare(Tally(40, 50), [Tally(0, 0)] * 4, "shuffled"),
+        compare_counts(Tally(40, 50), [Tally(3, 8), Tally(5, 13), Tally(5, 13)], "untrained"),
+        compare_counts(Tally(40, 50), [Tally(0, 0)] * 4, "shuffled"),
     )
     text = claims.needing([judged(0.8, need=Need.NOT_COMPARED, test=causal(nulls=nulls))])
     assert "40 of 50 right answers change, 30 as claimed" in text and "elsewhere, 2 of 50 change" in text
@@ -128,8 +128,11 @@ def test_the_control_beside_a_share_is_the_one_that_is_hardest_to_exceed_by_the_
     """It was one interval above another: of two re-initialised models too, which tell nothing of a third."""
     own = Measurement("Mass", np.array(0.9), (), {}, "share", n=np.array(50), low=np.array(0.8), high=np.array(0.95))
     of = {"models": True, "against": "untrained"}
-    clear, few = compare(Tally(45, 50), [Tally(15, 50)] * 4, **of), compare(Tally(45, 50), [Tally(15, 50)] * 2, **of)
-    other = compare(Tally(45, 50), [Tally(1, 50)], "mismatched", models=False)
+    clear, few = (
+        compare_counts(Tally(45, 50), [Tally(15, 50)] * 4, **of),
+        compare_counts(Tally(45, 50), [Tally(15, 50)] * 2, **of),
+    )
+    other = compare_counts(Tally(45, 50), [Tally(1, 50)], "mismatched", models=False)
     assert (
         claims.beside_controls(own, [other, clear])
         == "Mass: 90%, beyond its controls (nearest: re-initialised models, 30%)."

@@ -8,13 +8,13 @@ import pytest
 
 from workbench.judgement.claim import JudgedClaim, Judgement, Need, Often
 from workbench.judgement.extremes import Extreme
-from workbench.judgement.findings import Answers, Findings, Focus, GoldMass, Sample, Share
+from workbench.judgement.findings import AnswerRates, Findings, Focus, GoldMass, MeasuredOn, Share
 from workbench.judgement.rule import Against, Compared
 from workbench.judgement.words import claims
 from workbench.judgement.words.findings import MOST_CLAIMS, at_a_glance, focus, how_sure, statements
 from workbench.judgement.words.many import sentences
 
-SAMPLE = Sample(drawn=128, distinct=117, kind="held-out")
+SAMPLE = MeasuredOn(drawn=128, distinct=117, kind="held-out")
 CLAIMS = ("copy", "minimum", "successor", "identity_removed", "chain_following", "carry")
 
 
@@ -79,7 +79,7 @@ def test_groups_that_are_least_right_alike_are_all_named() -> None:
     places = tuple({"length": length} for length in (22, 26, 30))
     worst = Extreme(which="least", places=places, value=0.0, reach=0.02, n=8)
     shares = {"position": share(0.84, 0.8, 0.87), "sequence": share(0.56, 0.47, 0.64)}
-    answers = Answers(**shares, worst=worst, groups="2 to 30")
+    answers = AnswerRates(**shares, worst=worst, groups="2 to 30")
     (told,) = statements(found(answers=answers))
     assert "least right at length 22, 26 and 30 of 2 to 30 (0 to 2%)" in told.text
     assert "84% [80, 87]" in told.text and "56% [47, 64]" in told.text and "128 drawn, 117 distinct" in told.text
@@ -125,7 +125,9 @@ def test_of_one_run_its_statements_are_told_and_of_several_in_how_many_a_claim_h
 
 
 def test_of_several_the_most_and_fewest_right_answers_are_told_once_and_intervals_that_meet_as_about_as_many() -> None:
-    right = [Answers(position=share(value, value - 0.02, value + 0.02), sequence=share(0.0)) for value in (0.9, 0.4)]
+    right = [
+        AnswerRates(position=share(value, value - 0.02, value + 0.02), sequence=share(0.0)) for value in (0.9, 0.4)
+    ]
     first, second = (
         found(answers=one).model_copy(update={"name": name}) for name, one in zip("ab", right, strict=True)
     )

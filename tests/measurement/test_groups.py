@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from workbench.measurement import Measurement, by_group, group_of
-from workbench.tasks.pointer_chain import PointerChain
-from workbench.tasks.sorting import Sorting
-from workbench.util.seeds import generator
+from workbench.measurement import Measurement, by_group
 
 VALUES = np.array([[1.0, 2.0, 3.0, 10.0, np.nan], [0.0, 0.0, 6.0, 20.0, 7.0]])
 
@@ -44,22 +41,3 @@ def test_groups_that_do_not_fit_are_refused() -> None:
         by_group(measured(), [None] * 5)
     with pytest.raises(ValueError, match="no dim 'example'"):
         by_group(measured().mean(), [1])
-
-
-def test_a_label_with_one_value_a_sequence_groups_sequences() -> None:
-    task = Sorting(q=12, max_length=6)
-    tokens = task.sample(8, generator(0, "groups")).tokens
-    lengths = group_of(task.truth(tokens), "length")
-    assert lengths == ((task.lengths(tokens) - 1) // 2).tolist()
-    truth = task.truth(tokens)
-    truth.labels["length"][3] = -1
-    assert group_of(truth, "length")[3] is None
-
-
-def test_a_label_that_differs_within_a_sequence_is_refused() -> None:
-    task = PointerChain(n=12, k=3)
-    truth = task.truth(task.sample(2, generator(0)).tokens)
-    with pytest.raises(ValueError, match="'depth' differs within a sequence"):
-        group_of(truth, "depth")
-    with pytest.raises(ValueError, match=r"unknown label 'length'; there is: depth"):
-        group_of(truth, "length")

@@ -22,7 +22,7 @@ from workbench.util.seeds import generator
 TASK = Boxes(n_boxes=3, n_objects=20, capacity=2, min_operations=1, max_operations=4)
 BATCH = TASK.sample(64, generator(0, "boxes"))
 TRUTH = TASK.truth(BATCH.tokens)
-CLAUSE, GOLD = TRUTH.labels["clause"], entity_state.gold_clauses(TRUTH)
+CLAUSE, GOLD = TRUTH.labels["clause"], entity_state._gold_clauses(TRUTH)
 POINT = "blocks.0.hook_resid_pre"
 
 
@@ -59,7 +59,7 @@ def test_a_head_that_looks_everywhere_reads_the_longest_clause() -> None:
 def test_the_gold_clause_is_the_last_that_changed_the_box() -> None:
     text = "The book is in Box A , there is nothing in Box B , there is nothing in Box C . Put the bag into Box B ."
     batch = TASK.parse(text + " Move the contents of Box A to Box C .")
-    gold = entity_state.gold_clauses(TASK.truth(batch.tokens))[0]
+    gold = entity_state._gold_clauses(TASK.truth(batch.tokens))[0]
     words = TASK.words(batch.tokens[0])
     answered = {box: {int(gold[i + 1])} for i, box in enumerate(words[1:]) if words[i] == "Box" and gold[i + 1] >= 0}
     assert answered == {"A": {4}, "B": {3}, "C": {4}}

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import workbench
 from workbench.capture import Subject, capture
-from workbench.inspection.progress_measures import CURVES, all_logits, losses, progress_measures, sum_waves
+from workbench.inspection.progress_measures import CURVES, _all_logits, _losses, _sum_waves, progress_measures
 from workbench.instruments.weights import fourier
 from workbench.mechanisms import fourier_addition
 from workbench.models import Decoder, DecoderConfig
@@ -64,13 +64,13 @@ def random_model() -> Decoder:
 
 def test_waves_are_an_orthonormal_basis_and_shares_those_of_numpys_transform() -> None:
     for p in (7, 12, 53):
-        waves = fourier.waves(p)
+        waves = fourier._waves(p)
         assert torch.allclose(waves @ waves.T, torch.eye(p, dtype=torch.float64), atol=1e-12)
         rows = torch.randn(p, 5, generator=generator(p), dtype=torch.float64)
         power = (np.abs(np.fft.rfft(rows.numpy(), axis=0)) ** 2).sum(1)[1:]
         power[: (p - 1) // 2] *= 2  # of k and of −k
-        assert fourier.shares(rows).numpy() == pytest.approx(power / power.sum(), abs=1e-12)
-    assert not fourier.shares(torch.ones(7, 3)).any()
+        assert fourier._shares(rows).numpy() == pytest.approx(power / power.sum(), abs=1e-12)
+    assert not fourier._shares(torch.ones(7, 3)).any()
 
 
 def test_planted_frequencies_are_named_and_random_vectors_name_none() -> None:
@@ -86,7 +86,7 @@ def test_planted_frequencies_are_named_and_random_vectors_name_none() -> None:
 
 def test_without_a_frequency_nothing_of_it_is_left_and_the_rest_is_as_it_was() -> None:
     rows = torch.randn(P, 4, generator=generator(2), dtype=torch.float64)
-    share, left = fourier.shares(rows), fourier.shares(fourier.without(rows, [5, 9]))
+    share, left = fourier._shares(rows), fourier._shares(fourier.without(rows, [5, 9]))
     assert left[[4, 8]].abs().max() < 1e-25
     kept = [i for i in range(P // 2) if i not in (4, 8)]
     assert torch.allclose(left[kept], share[kept] / share[kept].sum())
@@ -99,7 +99,7 @@ def test_without_a_frequency_nothing_of_it_is_left_and_the_rest_is_as_it_was() -
 def test_the_planted_model_adds_and_the_claim_holds_with_its_causal_test() -> None:
     model = by_waves(noise=0.3)
     batch, subject, hooked = TASK.every(), subject_of(model), hook(model)
-    right = all_logits(model, TASK).argmax(-1).flatten() == batch.targets[:, 2]
+    right = _all_logits(model, TASK).argmax(-1).flatten() == batch.targets[:, 2]
     assert right.float().mean() == 1
     scored = fourier_addition.score(capture(hooked, subject, batch, fourier_addition.needs(subject)))
     assert scored.values.mean() == 1 and set(scored.settings["frequencies"]) == set(KEY)
@@ -150,7 +150,7 @@ def test_restricted_and_excluded_loss_are_those_of_the_paper() -> None:
     p, key = 11, [2, 5]
     logits = torch.randn(p, p, p, generator=generator(8), dtype=torch.float64)
     kept = explicit(logits.numpy(), key)
-    assert sum_waves(logits, key).numpy() == pytest.approx(kept, abs=1e-12)
+    assert _sum_waves(logits, key).numpy() == pytest.approx(kept, abs=1e-12)
     trained = torch.rand(p, p, generator=generator(9)) < 0.4
     answer = (torch.arange(p)[:, None] + torch.arange(p)) % p
 
@@ -163,7 +163,7 @@ def test_restricted_and_excluded_loss_are_those_of_the_paper() -> None:
         ]
         return float(np.mean(values))
 
-    found = losses(logits, trained, key)
+    found = _losses(logits, trained, key)
     mean = logits.mean((0, 1)).numpy()
     assert found["restricted loss"] == pytest.approx(cross_entropy(kept + mean, torch.ones(p, p)), abs=1e-6)
     assert found["excluded loss"] == pytest.approx(cross_entropy(logits.numpy() - kept, trained), abs=1e-6)
@@ -175,13 +175,13 @@ def test_answers_by_heart_need_no_wave_and_answers_by_waves_nothing_else() -> No
     answer = (torch.arange(P)[:, None] + torch.arange(P)) % P
     trained = ~TASK.is_test(TASK.every().tokens).view(P, P)
     by_heart = 20 * torch.nn.functional.one_hot(answer, P).double() * trained[..., None]
-    heart = losses(by_heart, trained, KEY)
+    heart = _losses(by_heart, trained, KEY)
     assert heart["train loss"] < 0.01 < 1 < heart["restricted loss"] and heart["excluded loss"] < 0.1
-    waves = losses(all_logits(by_waves(), TASK), trained, KEY)
+    waves = _losses(_all_logits(by_waves(), TASK), trained, KEY)
     assert waves["test accuracy"] == 1 and waves["excluded loss"] > math.log(P) - 0.5
     assert waves["restricted loss"] < 0.1
     with pytest.raises(ValueError, match="1 to 26, not 40"):
-        losses(by_heart, trained, [40])
+        _losses(by_heart, trained, [40])
 
 
 def test_every_checkpoint_of_a_run_is_measured_and_what_cannot_be_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from workbench.capture import Subject
 from workbench.mechanisms import chain_following
-from workbench.mechanisms.knockout import Answers, Knockout, knockout_by_hop
+from workbench.mechanisms.chain_following import _ChainAnswers, _Knockout
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import chaser
 from workbench.models.hooked import hook
@@ -27,12 +27,8 @@ def stage(n: int = 64, rotate_seed: int | None = None, **task: Any) -> tuple[Any
 @pytest.mark.parametrize("rotate_seed", [None, 1])
 def test_a_set_of_ancestors_loses_all_beyond_the_cut_and_nothing_else(rotate_seed: int | None) -> None:
     model, subject, batch = stage(reading="chain", rotate_seed=rotate_seed)
-    found = knockout_by_hop(model, subject, batch, generator(1))
-    assert found.dims == ("answers", "hop", "example") and list(found.coords["hop"]) == [1, 2, 3, 4]
-    assert (found.select(answers="need the edge").values == 1).all()
-    assert (found.select(answers="do not").values == 0).all()
     causal = chain_following.causal(model, subject, batch, generator(1))
-    assert causal.dims == ("edit", "outcome", "hop", "example")
+    assert causal.dims == ("edit", "outcome", "hop", "example") and list(causal.coords["hop"]) == [1, 2, 3, 4]
     assert (causal.select(edit="claimed").values == 1).all()
     elsewhere = causal.select(edit="elsewhere").values  # not a number where no gold edge comes before the query
     assert np.nanmax(elsewhere) == 0 and np.isnan(elsewhere).mean() < 0.3
@@ -42,27 +38,29 @@ def test_a_root_is_lost_but_by_luck_where_the_answer_given_instead_equals_it() -
     """What is left of the chaser's sum is the token of the last position reached, the position beyond the cut."""
     model, subject, batch = stage(reading="root", n=400)
     truth = subject.task.truth(batch.tokens)
-    before = Answers.of(model(batch.tokens), batch, truth)
+    before = _ChainAnswers.of(model(batch.tokens), batch, truth)
     assert before.right[:, 4:].all()
     for hop in (1, 2, 3, 4):
-        cut = Knockout.draw(truth, before, hop, generator(hop))
+        cut = _Knockout.draw(truth, before, hop, generator(hop))
         after = cut.run(model, batch, None).argmax(-1)
         on_chain = cut.needed(before)[..., 0]
         assert torch.equal(after[on_chain], cut.edge[:, 1:].expand_as(after)[on_chain])
         assert torch.equal(after[:, 4:][~on_chain[:, 4:]], batch.targets[:, 4:][~on_chain[:, 4:]])
         lucky = truth.labels["root"][torch.arange(400), cut.query] == cut.edge[:, 1]
-        found = knockout_by_hop(model, subject, batch, generator(hop), hops=[hop])
-        assert np.array_equal(found.select(answers="need the edge", hop=hop).values == 0, lucky.numpy())
-        assert (found.select(answers="do not").values == 0).all()
+        found = chain_following.causal(model, subject, batch, generator(hop), hops=[hop]).select(
+            edit="claimed", hop=hop
+        )
+        assert np.array_equal(found.select(outcome="changed").values == 0, lucky.numpy())
+        assert np.array_equal(found.select(outcome="as claimed").values, found.select(outcome="changed").values)
 
 
 def test_cuts_are_the_hth_edge_of_the_querys_chain_and_elsewhere_none_of_it() -> None:
     _, subject, batch = stage(reading="chain", n=200)
     truth = subject.task.truth(batch.tokens)
     ancestors, every = truth.arrays["ancestors"], torch.arange(200)
-    answers = Answers(ancestors >= 0, torch.where(ancestors >= 0, torch.arange(1, 5), 0))
+    answers = _ChainAnswers(ancestors >= 0, torch.where(ancestors >= 0, torch.arange(1, 5), 0))
     for hop in (1, 2, 4):
-        cut = Knockout.draw(truth, answers, hop, generator(hop))
+        cut = _Knockout.draw(truth, answers, hop, generator(hop))
         line = torch.cat([cut.query[:, None], ancestors[every, cut.query]], dim=1)
         assert cut.made.all() and torch.equal(cut.edge, line[:, hop - 1 : hop + 1])
         assert (cut.place[every, cut.query] == hop - 1).all() and len(cut.query.unique()) > 3
@@ -90,7 +88,7 @@ def test_other_tasks_with_a_graph_are_tested_at_their_scored_positions(name: str
     batch = task.sample(16, generator(0, name))
     truth: Truth = task.truth(batch.tokens)
     scored = batch.loss_mask[..., None]
-    cut = Knockout.draw(truth, Answers(scored, torch.where(scored, 99, 0)), 1, generator(1))
+    cut = _Knockout.draw(truth, _ChainAnswers(scored, torch.where(scored, 99, 0)), 1, generator(1))
     step = truth.adjacency(*batch.tokens.shape, 1)
     assert cut.made.any() and step[cut.made, cut.edge[cut.made, 0], cut.edge[cut.made, 1]].all()
     assert batch.loss_mask[cut.made, cut.query[cut.made]].all()
@@ -100,4 +98,4 @@ def test_hops_below_one_are_refused() -> None:
     model, subject, batch = stage(n=2)
     for hops in ([], [0]):
         with pytest.raises(ValueError, match="whole numbers from 1"):
-            knockout_by_hop(model, subject, batch, generator(0), hops=hops)
+            chain_following.causal(model, subject, batch, generator(0), hops=hops)

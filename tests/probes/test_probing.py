@@ -11,7 +11,7 @@ import torch
 
 import workbench
 from workbench.capture import Subject, capture
-from workbench.judgement.decodable import ADDED, PAIRS, before_attention
+from workbench.judgement.decodable import ADDED, PAIRS, _before_attention
 from workbench.measurement import Measurement
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.probes import CONDITIONS, Worth, description_length, judge, probe, probe_capture, selectivity, verdict
@@ -257,9 +257,9 @@ def test_what_token_and_position_tell_is_not_called_decodable() -> None:
     assert judge(outcome(0.97, 0.31, 0.05, **{**early, "point": MID})).worth is Worth.DECODABLE
     assert judge(outcome(0.97, 0.31, 0.05, **{**early, "label": "position"})).worth is Worth.DECODABLE
     assert all(
-        before_attention(point) for point in ("hook_embed", "blocks.0.ln1.hook_normalized", "blocks.0.attn.hook_q")
+        _before_attention(point) for point in ("hook_embed", "blocks.0.ln1.hook_normalized", "blocks.0.attn.hook_q")
     )
-    assert not any(before_attention(point) for point in (MID, "blocks.0.attn.hook_z", "blocks.1.attn.hook_q"))
+    assert not any(_before_attention(point) for point in (MID, "blocks.0.attn.hook_z", "blocks.1.attn.hook_q"))
 
 
 def test_the_baselines_of_token_and_position_know_both_or_their_pairs() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import workbench
 from workbench.figures.style import framed
-from workbench.inspection.seed_groups import group_names, seed_groups
+from workbench.inspection.seed_groups import _group_names, seed_groups
 from workbench.report import inspect
 from workbench.report.figure_files import stems, write_figures
 from workbench.report.sections import Section
@@ -68,15 +68,15 @@ def test_a_sweep_over_seeds_and_layers_keeps_every_group_in_figures_files_and_ta
 
 
 def test_names_say_the_settings_that_tell_groups_apart_and_no_more() -> None:
-    names = group_names(groups(a=("s-seed={}-1", layers(1)), b=("s-seed={}-2", layers(2, d_model=32))), [])
+    names = _group_names(groups(a=("s-seed={}-1", layers(1)), b=("s-seed={}-2", layers(2, d_model=32))), [])
     assert names == ["s, n_layers 1, 2 seeds", "s, n_layers 2, 2 seeds"]
     several = [layers(n, d_model=width) for n in (1, 2) for width in (32, 64)]
-    found = group_names(groups(**{str(i): (f"{i}/seed-{{}}", one) for i, one in enumerate(several)}), [])
+    found = _group_names(groups(**{str(i): (f"{i}/seed-{{}}", one) for i, one in enumerate(several)}), [])
     assert found == ["0, 2 seeds", "1, 2 seeds", "2, 2 seeds", "3, 2 seeds"]
-    found = group_names(groups(**{str(i): (f"{{}}-{i}", one) for i, one in enumerate(several)}), [])
+    found = _group_names(groups(**{str(i): (f"{{}}-{i}", one) for i, one in enumerate(several)}), [])
     assert found == [f"chain-standard, n_layers {n}, d_model {w}, 2 seeds" for n in (1, 2) for w in (32, 64)]
     kinds = [{"model": {"attention": kind}} for kind in ("standard", "chacal", {"variant": "chacal", "gamma": 0.5})]
-    found = group_names(groups(**{str(i): (f"{{}}-{i}", one) for i, one in enumerate(kinds)}), [])
+    found = _group_names(groups(**{str(i): (f"{{}}-{i}", one) for i, one in enumerate(kinds)}), [])
     assert found == [
         "chain-standard, standard, 2 seeds",
         "chain-standard, chacal, gamma 0.9, 2 seeds",
@@ -86,7 +86,7 @@ def test_names_say_the_settings_that_tell_groups_apart_and_no_more() -> None:
 
 def test_a_group_never_has_the_name_of_a_run_nor_of_a_group_that_differs_in_case() -> None:
     alike = groups(a=("run-{}", layers(1)), b=("RUN-{}", layers(1, d_model=32)))
-    names = group_names(alike, ["run, d_model 64, 2 seeds", "Run, D_model 64, 2 seeds (2)"])
+    names = _group_names(alike, ["run, d_model 64, 2 seeds", "Run, D_model 64, 2 seeds (2)"])
     assert len({name.casefold() for name in names}) == 2
     assert names[0].endswith("2 seeds (3)") and names[1] == "RUN, d_model 32, 2 seeds"
 

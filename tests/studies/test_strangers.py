@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 from workbench import studies
 from workbench.cli import main
-from workbench.judgement.contrast import Asked, Group, Kind, Outcome, Verdict
+from workbench.judgement.contrast import ContrastKind, ContrastQuestion, Group, Outcome, Verdict
 from workbench.judgement.tuning import Tried, Tuning
 from workbench.measurement import Measurement
 from workbench.studies import SMALL, Published, Reaches, Result, Study, find_study, read_ledger, run_study, write_pages
@@ -264,7 +264,11 @@ def pages(text: str) -> list[Tags]:
         one(question=text),
         groups={text: {text: mean, "units": replace(mean, units=text), "by length": by_length}},
         outcomes=[
-            Outcome(verdict=Verdict.HOLDS, asked=Asked(kind=Kind.REACHES, quantity=text, value=0.5), groups=[group])
+            Outcome(
+                verdict=Verdict.HOLDS,
+                asked=ContrastQuestion(kind=ContrastKind.REACHES, quantity=text, value=0.5),
+                groups=[group],
+            )
         ],
         source={"paper": text, "place": text},
         published=[Published(text, text, 0.5)],

@@ -21,7 +21,7 @@ import torch
 from workbench import studies
 from workbench.cli import main
 from workbench.inspection import found
-from workbench.judgement.contrast import Asked, Kind
+from workbench.judgement.contrast import ContrastKind, ContrastQuestion
 from workbench.judgement.tuning import AS_PLANNED, Tried, Tuning
 from workbench.judgement.words.findings import statements
 from workbench.judgement.words.studies import sentence, tuned
@@ -145,7 +145,7 @@ def test_the_page_over_all_says_which_contrast_decided_and_how_many_hold(root: P
     verdicts = {"first": Verdict.HOLDS, "second": Verdict.OPEN, "third": Verdict.HOLDS}
     several = []
     for name, verdict in verdicts.items():
-        asked = Asked(kind=Kind.HIGHER, quantity=name)
+        asked = ContrastQuestion(kind=ContrastKind.HIGHER, quantity=name)
         several.append(row.outcomes[0].model_copy(update={"verdict": verdict, "asked": asked}))
 
     def told(outcomes: list[Outcome]) -> str:

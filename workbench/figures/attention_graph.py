@@ -221,9 +221,9 @@ def knockout(runs: Runs, controls: Controls) -> list[go.Figure]:
     """Share of right answers lost when the edge of hop h is cut, by hop: those that should be lost, and those that not.
 
     Args:
-        runs: `knockout_by_hop(...)` or `chain_following.causal(...)`.
+        runs: `chain_following.causal(...)`.
         controls: the same of each control, drawn as runs of their own. What an edit by chance would do is in the
-            measurement itself (answers that do not rest on the edge, edges elsewhere).
+            measurement itself (edges elsewhere).
     """
     figure = go.Figure()
     lines = [
@@ -256,16 +256,12 @@ def knockout(runs: Runs, controls: Controls) -> list[go.Figure]:
 
 def _lines(m: Measurement) -> Iterator[tuple[str, Measurement]]:
     """(what is counted, its share by hop) of every line of a knockout."""
-    if "answers" in m.dims:
-        for which in m.coords["answers"]:
-            yield f"answers that {which}", m.select(answers=which)
-    else:
-        yield (
-            "cases in which all answers that need the edge are lost, and no others",
-            m.select(edit="claimed", outcome="as claimed"),
-        )
-        yield "answers that need the edge", m.select(edit="claimed", outcome="changed")
-        yield "the same answers, another edge cut", m.select(edit="elsewhere", outcome="changed")
+    yield (
+        "cases in which all answers that need the edge are lost, and no others",
+        m.select(edit="claimed", outcome="as claimed"),
+    )
+    yield "answers that need the edge", m.select(edit="claimed", outcome="changed")
+    yield "the same answers, another edge cut", m.select(edit="elsewhere", outcome="changed")
 
 
 def _with_controls(run: str, m: Measurement, controls: Controls) -> list[tuple[str, Measurement]]:

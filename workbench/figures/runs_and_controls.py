@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from workbench.figures.style import PALETTE
 from workbench.measurement import Measurement
-from workbench.measurement.controls.words import in_words
+from workbench.measurement.controls import control_in_words
 
 Runs = Mapping[str, Measurement]
 """Run -> its measurement, averaged over examples."""
@@ -49,7 +49,7 @@ def every_line(runs: Runs, controls: Controls) -> list[Drawn]:
 
 def controls_of(run: str, controls: Controls) -> dict[str, Measurement]:
     """The controls of one run: their words -> the measurement."""
-    return {in_words(name): m for name, m in controls.get(run, {}).items()}
+    return {control_in_words(name): m for name, m in controls.get(run, {}).items()}
 
 
 def each_control(controls: Controls, change: Callable[[Measurement], Measurement]) -> Controls:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from workbench.inspection.measures import EVERY_HEAD, IN_FOCUS, NEEDED_HEADS, Me
 from workbench.inspection.result import CausalResult, ControlResult, Result
 from workbench.interventions import Head
 from workbench.measurement import Measurement
-from workbench.measurement.controls import CONTROLS, UNTRAINED
-from workbench.measurement.controls.words import in_words
+from workbench.measurement.controls import CONTROLS, UNTRAINED, control_in_words
 from workbench.measurement.draws import DRAW, over_draws
 from workbench.mechanisms.heads import NeededHeads
 
@@ -22,28 +20,36 @@ VOID = "nothing changes: every example has the same, so that this is no control 
 EMPTY = "no example is left: each needs another of equal length, so that there is no such control here."
 
 
-def result_of(one: Measure, head: Head | None, needed: tuple[Head, ...], counts: Mapping[str, int]) -> Result:
+def averaged_result(measure: Measure, head: Head | None, needed: tuple[Head, ...], counts: Mapping[str, int]) -> Result:
     """One measure's result.
 
     Args:
-        one: the measure, with its measurement of every batch.
+        measure: the measure, with its measurement of every batch.
         head: the head in focus.
         needed: of a claim about heads, the smallest set of heads whose edit loses the answers.
         counts: how many sequences were `drawn` and how many are `distinct`, for the settings.
     """
-    examples = _annotated(joined(one.batches), counts)
+    examples = joined(measure.batches)
+    if "example" in examples.dims:
+        examples = replace(examples, settings={**examples.settings, **counts})
+    else:
+        examples = replace(examples, caption=f"{examples.caption} {OF_WEIGHTS}".strip())
     controls = {
-        name: ControlResult(of_control := joined(parts), averaged(of_control), one.control_conditions[name])
-        for name, parts in one.control_batches.items()
+        name: ControlResult(of_control := joined(parts), _averaged(of_control), measure.control_conditions[name])
+        for name, parts in measure.control_batches.items()
     }
-    without = {name: EMPTY for name in one.controls if CONTROLS[name].of_capture and name not in controls}
+    without = {name: EMPTY for name in measure.controls if CONTROLS[name].of_capture and name not in controls}
     without |= {name: VOID for name, control in controls.items() if _is_the_same(control.examples, examples)}
     for name, why in without.items():
         controls.pop(name, None)
-        examples = replace(examples, caption=f"{examples.caption} {in_words(name).capitalize()} {why}".strip())
-    if one.fresh_batches:
-        controls[UNTRAINED] = _untrained(one)
-    return Result(examples, averaged(examples), controls, _causal(one, needed), head)
+        examples = replace(examples, caption=f"{examples.caption} {control_in_words(name).capitalize()} {why}".strip())
+    if measure.fresh_batches:  # the mean of each model with fresh weights, then the mean and range of those
+        models = [joined(parts) for parts in measure.fresh_batches.values()]
+        of_models = Measurement.stack(models, DRAW, range(len(models)))
+        draws = _averaged(of_models)
+        conditions = measure.control_conditions.get(UNTRAINED, [])
+        controls[UNTRAINED] = ControlResult(of_models, over_draws(draws), conditions, draws)
+    return Result(examples, _averaged(examples), controls, _causal(measure, needed), head)
 
 
 def _is_the_same(control: Measurement, measured: Measurement) -> bool:
@@ -55,21 +61,13 @@ def _is_the_same(control: Measurement, measured: Measurement) -> bool:
     if "example" not in measured.dims or control.values.shape != measured.values.shape:
         return False
     axis = measured.axis("example")
-    own, other = (np.sort(one.values, axis=axis) for one in (measured, control))
+    own, other = (np.sort(m.values, axis=axis) for m in (measured, control))
     return np.unique(own).size > own.size / 2 and np.array_equal(own, other, equal_nan=True)
 
 
-def _untrained(one: Measure) -> ControlResult:
-    """The untrained control: the mean of each model with fresh weights, then the mean and range of those."""
-    models = [joined(parts) for parts in one.fresh_batches.values()]
-    examples = Measurement.stack(models, DRAW, range(len(models)))
-    draws = averaged(examples)
-    return ControlResult(examples, over_draws(draws), one.control_conditions.get(UNTRAINED, []), draws)
-
-
-def _causal(one: Measure, needed: tuple[Head, ...]) -> CausalResult | None:
+def _causal(measure: Measure, needed: tuple[Head, ...]) -> CausalResult | None:
     """A mechanism's causal test averaged over examples; None where none was made."""
-    tests = {key: Measurement.join(parts).mean("example") for key, parts in one.causal_batches.items()}
+    tests = {key: Measurement.join(parts).mean("example") for key, parts in measure.causal_batches.items()}
     if IN_FOCUS not in tests:
         return None
     models: dict[str, list[Measurement]] = {}
@@ -86,13 +84,6 @@ def joined(parts: Sequence[Measurement]) -> Measurement:
     return Measurement.join(parts) if "example" in parts[0].dims else parts[0]
 
 
-def averaged(measured: Measurement) -> Measurement:
+def _averaged(measured: Measurement) -> Measurement:
     """The mean over examples with its interval; a measure of the weights alone as it is."""
     return measured.mean("example") if "example" in measured.dims else measured
-
-
-def _annotated(measured: Measurement, settings: Mapping[str, Any]) -> Measurement:
-    """A measurement with further settings; of the weights alone, with a note that it has no interval."""
-    if "example" in measured.dims:
-        return replace(measured, settings={**measured.settings, **settings})
-    return replace(measured, caption=f"{measured.caption} {OF_WEIGHTS}".strip())

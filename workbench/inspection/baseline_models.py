@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workbench.capture import Subject, capture
-from workbench.inspection.measures import Measure
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head
-from workbench.measurement import Measurement
-from workbench.measurement.controls import UNTRAINED
+from workbench.measurement.controls import SHUFFLED, UNTRAINED
 from workbench.measurement.controls.untrained import shuffled, untrained
 from workbench.models import AnyModel
-from workbench.tasks import Batch, Truth
+from workbench.tasks import Batch, Task, Truth, once_each
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
     from workbench.models.hooked import AnyHooked
+
+BATCH = 64  # sequences at a time
+NUMBERS = 2**20  # of one head's patterns of the sequences on which heads are chosen
+SOLVING = 2**27  # steps of solving one head's patterns, as ChaCAL does, of the sequences that fresh models are run on
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,11 @@ class Selection:
 
     batch: Batch
     truth: Truth
+
+    @classmethod
+    def of(cls, subject: Subject, batch: Batch) -> Selection:
+        """These sequences, with the truth computed once for all models: it can cost more than a model."""
+        return cls(batch, subject.task.truth(batch.tokens))
 
 
 @dataclass
@@ -52,6 +59,11 @@ class Model:
         assert self.subject.model is not None
         return hook(self.subject.model) if self.given is None else self.given
 
+    @property
+    def every_head(self) -> list[Head]:
+        """Every head, as (layer, head)."""
+        return [(layer, head) for layer in range(self.subject.n_layers) for head in range(self.hooked.cfg.n_heads)]
+
     @staticmethod
     def of(
         subject: Subject, selection: Selection | None, head: Head | None = None, given: AnyHooked | None = None
@@ -64,71 +76,42 @@ class Model:
         return model
 
 
-def fresh_models(
-    model: AnyModel, subject: Subject, measures: Sequence[Measure], selection: Selection | None, seeds: tuple[int, int]
+def uninformed_models(
+    kind: str, model: AnyModel, subject: Subject, selection: Selection | None, n: int, seeds: tuple[int, int]
 ) -> list[Model]:
-    """As many models with fresh weights as any measure needs, each with its best head.
+    """Models that differ from one in their weights alone, hooked, each with its best head.
 
     Args:
-        model: the architecture.
+        kind: `untrained`: with fresh weights; `shuffled`: with the numbers of each weight matrix in random order, as
+            large, and without structure.
+        model: the architecture, and the weights to shuffle.
         subject: its facts.
-        measures: those that need fitting to a model are fitted to each.
         selection: sequences on which heads are chosen.
+        n: how many.
         seeds: of the inspection and of the run.
     """
-    if not (n := max((one.n_draws for one in measures), default=0)):
+    if not n:
         return []
-    fresh = [untrained(model, generator(seeds[0], UNTRAINED, seeds[1], draw)) for draw in range(n)]
-    models = _hooked(fresh, subject, UNTRAINED, selection)
-    for draw, (bare, hooked) in enumerate(zip(fresh, models, strict=True)):
-        for one in measures:
-            if draw < one.n_draws:
-                one.fit(draw, bare, hooked.subject, seeds[0])
-    return models
-
-
-def shuffled_models(
-    model: AnyModel, subject: Subject, selection: Selection | None, n: int, seeds: tuple[int, int]
-) -> list[Model]:
-    """Copies of a model with the numbers of each weight matrix in random order: as large, and without structure."""
-    mixed = [shuffled(model, generator(seeds[0], "shuffled", seeds[1], draw)) for draw in range(n)]
-    return _hooked(mixed, subject, "shuffled", selection)
-
-
-def _hooked(models: Sequence[AnyModel], subject: Subject, what: str, selection: Selection | None) -> list[Model]:
-    """Models that differ from the subject's in their weights alone, hooked, each with its best head."""
     from workbench.models.hooked import hook_alike
 
-    facts = [Subject.of(model, subject.task, f"{subject.name}, {what}") for model in models]
-    return [Model.of(one, selection, given=hooked) for hooked, one in zip(hook_alike(models), facts, strict=True)]
+    make = {UNTRAINED: untrained, SHUFFLED: shuffled}[kind]
+    models = [make(model, generator(seeds[0], kind, seeds[1], draw)) for draw in range(n)]
+    subjects = [Subject.of(made, subject.task, f"{subject.name}, {kind}") for made in models]
+    return [Model.of(made, selection, given=hooked) for hooked, made in zip(hook_alike(models), subjects, strict=True)]
 
 
-def measure_fresh(
-    fresh: Sequence[Model],
-    measures: Sequence[Measure],
-    batch: Batch,
-    names: Sequence[str],
-    condition: dict[str, Any],
-) -> None:
-    """Take every measure of the models with fresh weights; those read at one head, at each model's best head."""
-    truth = fresh[0].subject.task.truth(batch.tokens) if fresh else None  # once for all: it can cost more than a model
-    for draw, model in enumerate(fresh):
-        seen = capture(model.hooked, model.subject, batch, names, truth)
-        for one in measures:
-            if draw >= one.n_draws or (one.of_weights and draw in one.fresh_batches):
-                continue
-            measured = one.measure(seen, of=draw)
-            if one.read_at_head and "head" in measured.dims:
-                measured = _of_best_head(measured, model)
-            one.fresh_batches.setdefault(draw, []).append(measured)
-            if not draw and "example" in measured.dims:
-                conditions = one.control_conditions.setdefault(UNTRAINED, [])
-                conditions += [condition] * measured.values.shape[-1]
+def data_to_choose_heads_on(subject: Subject, names: Sequence[str], seed: int) -> Batch | None:
+    """Sequences on which the head in focus is chosen; None where there is no graph, or no attention is looked at.
+
+    They are from the training side: of a task with few questions, a second draw from the test side has the same ones.
+    """
+    if not {*names} & {*attention_graph.needs(subject)} or attention_graph.why_not(subject) is not None:
+        return None
+    task = subject.task
+    n = min(BATCH, max(4, NUMBERS // task.n_ctx**2))  # of long ones, which have many positions, fewer
+    return once_each(task, task.sample(n, generator(seed, "selection"), split="train"))
 
 
-def _of_best_head(measured: Measurement, model: Model) -> Measurement:
-    """A measurement of every head at the model's best head."""
-    assert model.head is not None, "a measure that is read at one head needs a graph"
-    layer, head = model.head
-    part = measured.select(layer=layer, head=head)
-    return replace(part, settings={**part.settings, "head": "the best of each model"})
+def enough_for_one_of_many(task: Task) -> int:
+    """How many sequences say as much as is asked of one of many models: a triangular solve takes the length cubed."""
+    return max(2, SOLVING // task.n_ctx**3)

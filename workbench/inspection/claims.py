@@ -38,8 +38,8 @@ def beside(
     """
     by_claim = {name: result_of(inspected, name) for name in (claims_of(inspected) if names is None else names)}
     if null is None:
-        return [(one.mean, strongest_control(inspected, name)) for name, one in by_claim.items()]
-    return [(one.mean, lookup(one.controls, null, "control").mean) for one in by_claim.values()]
+        return [(result.mean, strongest_control(inspected, name)) for name, result in by_claim.items()]
+    return [(result.mean, lookup(result.controls, null, "control").mean) for result in by_claim.values()]
 
 
 def by_hop(inspected: Inspected, name: str) -> Rates:
@@ -48,9 +48,9 @@ def by_hop(inspected: Inspected, name: str) -> Rates:
     Raises:
         ValueError: if it was not measured, or has no hops.
     """
-    one = result_of(inspected, name)
-    one.mean.axis("hop")
-    return {inspected.name: one.mean}, {inspected.name: one.control_means}
+    result = result_of(inspected, name)
+    result.mean.axis("hop")
+    return {inspected.name: result.mean}, {inspected.name: result.control_means}
 
 
 def by_condition(inspected: Inspected, name: str, **place: Any) -> Rates | None:
@@ -66,16 +66,16 @@ def by_condition(inspected: Inspected, name: str, **place: Any) -> Rates | None:
     Raises:
         ValueError: if the claim was not measured, or not at such a place.
     """
-    one = result_of(inspected, name)
+    result = result_of(inspected, name)
     groups = conditions_as_groups(inspected.sample.conditions)
     if groups is None:
         return None
     dim, of_each = groups
     controls = {
         control: rates_by_group(result.examples.select(**place), [each[dim] for each in result.conditions], dim)
-        for control, result in one.controls.items()
+        for control, result in result.controls.items()
     }
-    return {inspected.name: by_group(one.examples.select(**place), of_each, dim)}, {inspected.name: controls}
+    return {inspected.name: by_group(result.examples.select(**place), of_each, dim)}, {inspected.name: controls}
 
 
 def failing(inspected: Inspected, name: str, **place: Any) -> tuple[list[tuple[int, float]], int]:
@@ -98,4 +98,4 @@ def failing(inspected: Inspected, name: str, **place: Any) -> tuple[list[tuple[i
     tested = np.flatnonzero(defined.any(0))
     share = np.nansum(parts[:, tested], axis=0) / defined[:, tested].sum(0)
     fails = [(int(i), float(value)) for i, value in zip(tested, share, strict=True) if value < 1]
-    return sorted(fails, key=lambda one: (one[1], len(inspected.sample.tokens[one[0]]))), len(tested)
+    return sorted(fails, key=lambda failure: (failure[1], len(inspected.sample.tokens[failure[0]]))), len(tested)

@@ -12,12 +12,11 @@ from torch import Tensor
 from workbench.capture import Subject
 from workbench.inspection.over_training import check_checkpoints, checkpoints
 from workbench.instruments.residual.alpha_req import alpha_req
-from workbench.instruments.residual.per_sequence import residual_points
+from workbench.instruments.residual.projection import from_embedding
 from workbench.instruments.sets.over_sequences import over_sequences
 from workbench.instruments.sets.rankme import rankme
 from workbench.measurement import Measurement
 from workbench.runs import Run
-from workbench.tasks import Batch, Task
 from workbench.util.seeds import generator
 
 MEASURES = ("RankMe", "α-ReQ")
@@ -36,19 +35,17 @@ class _Rows:
 
 
 @torch.no_grad()
-def rank_over_training(
-    run: Run, *, n: int, seed: int, point: str | None = None, progress: Callable[[float], None] | None = None
-) -> Measurement:
+def rank_over_training(run: Run, *, n: int, seed: int, progress: Callable[[float], None] | None = None) -> Measurement:
     """RankMe and the exponent of α-ReQ of one vector a sequence at every checkpoint: dims `measure`, `draw`, `step`.
 
-    The vector is that of RankMe (`sets.answers.asked`), where the answer is asked for, before the final norm; the paper
-    takes that of the last token of a text. α-ReQ is of the covariance of these vectors, RankMe of them as they are.
+    The vector is that of RankMe (`sets.over_sequences.answer_positions`), where the answer is asked for, before the
+    final norm; the paper takes that of the last token of a text. α-ReQ is of the covariance of these vectors, RankMe of
+    them as they are.
 
     Args:
         run: a run with checkpoints.
         n: sequences of each draw, from the test side; there are two draws.
         seed: of them.
-        point: a residual's hook name; by default the last.
         progress: is told the share that is done.
 
     Raises:
@@ -60,7 +57,7 @@ def rank_over_training(
         )
     check_checkpoints(run)
     steps = [*checkpoints(run), run.step()]
-    point = point or residual_points(Subject.of(run.model(), run.task(), run.name))[-1]
+    point = from_embedding(Subject.of(run.model(), run.task(), run.name))[-1]
     values = np.empty((len(MEASURES), DRAWS, len(steps)))
     for at, step in enumerate([*steps[:-1], None]):
         values[:, :, at] = _at_step(run, step, point, n, seed)
@@ -70,7 +67,7 @@ def rank_over_training(
         name="Rank over training",
         values=values,
         dims=("measure", "draw", "step"),
-        coords={"measure": MEASURES, "draw": range(DRAWS), "step": steps},
+        coords={"measure": MEASURES, "step": steps},
         units="directions or exponent",
         settings={"model": run.name, "n": n, "seed": seed, "point": point},
         caption=f"RankMe and α-ReQ of {n:,} vectors, one a sequence, where the answer is asked for, in {DRAWS} draws. "
@@ -84,17 +81,10 @@ def _at_step(run: Run, step: int | None, point: str, n: int, seed: int) -> Float
     subject = Subject.of(model, task, run.name_at(step))
     values = np.empty((len(MEASURES), DRAWS))
     for draw in range(DRAWS):
-        rows = torch.cat(
-            over_sequences(_Rows, model, subject, _drawn(task, n, seed, draw), points=[point])[point].parts
+        batches = (
+            task.sample(min(BATCH, n - start), generator(seed, "rank over training", draw, number), split="test")
+            for number, start in enumerate(range(0, n, BATCH))
         )
+        rows = torch.cat(over_sequences(_Rows, model, subject, batches, points=[point])[point].parts)  # [sequence, d]
         values[:, draw] = rankme(rows), float(alpha_req(rows[None])[0])
     return values
-
-
-def _drawn(task: Task, n: int, seed: int, draw: int) -> list[Batch]:
-    """One draw of sequences from the test side."""
-    sizes = [min(BATCH, n - start) for start in range(0, n, BATCH)]
-    return [
-        task.sample(size, generator(seed, "rank over training", draw, number), split="test")
-        for number, size in enumerate(sizes)
-    ]

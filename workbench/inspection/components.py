@@ -8,7 +8,7 @@ from workbench.capture import Subject, capture
 from workbench.inspection import test_batches
 from workbench.instruments.residual import components as instrument
 from workbench.instruments.residual.components import Components
-from workbench.instruments.residual.per_sequence import residual_points
+from workbench.instruments.residual.projection import from_embedding
 from workbench.runs import Run
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
@@ -39,7 +39,7 @@ def components(
     """
     model, task = run.model(step), run.task()
     subject = Subject.of(model, task, run.name_at(step))
-    points = residual_points(subject)
+    points = from_embedding(subject)
     name = points[-1] if point is None else point
     lookup(dict.fromkeys(points, True), name, "point of the residual")
     seen = [capture(model, subject, batch, [name]) for _, _, batch in test_batches(task, n, seed)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from workbench.models import AnyModel
@@ -69,8 +69,11 @@ def example(model: AnyModel, task: Task, number: int = 0, *, which: str = "any",
         return task.sample(1, generator(number, "example"), split="test", **condition)
     pool = once_each(task, task.sample(POOL, generator(0, "examples"), split="test", **condition))
     logits = model.eval()(pool.tokens)
-    loss = _losses(logits, pool)
-    order = loss.argsort(descending=which != "easiest", stable=True)
+    losses = [
+        next_token(logits[i : i + 1], pool[i : i + 1]) if pool.loss_mask[i].any() else torch.zeros(())
+        for i in range(len(pool))
+    ]
+    order = torch.stack(losses).argsort(descending=which != "easiest", stable=True)
     if which == "wrong":
         order = order[_wrong(logits, task, pool)[order]]
     if number >= len(order):
@@ -89,12 +92,3 @@ def _wrong(logits: Tensor, task: Task, batch: Batch) -> Bool[Tensor, " batch"]:
     """Which inputs have a wrong answer; an error in a chain of thought, which is given, is none of the answer."""
     answers = task.answer_alone(batch)
     return ((correct(logits, answers) < 1) & answers.loss_mask).any(-1)
-
-
-def _losses(logits: Tensor, pool: Batch) -> Float[Tensor, " batch"]:
-    """The loss of each input; 0 where nothing is scored."""
-    losses = [
-        next_token(logits[i : i + 1], pool[i : i + 1]) if pool.loss_mask[i].any() else torch.zeros(())
-        for i in range(len(pool))
-    ]
-    return torch.stack(losses)

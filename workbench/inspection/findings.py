@@ -12,7 +12,7 @@ from workbench.inspection.seed_groups import SeedGroup
 from workbench.interventions import REMOVED, head_in_words
 from workbench.judgement import entropy
 from workbench.judgement.extremes import extreme
-from workbench.judgement.findings import Answers, Findings, Focus, GoldMass, Sample, Share
+from workbench.judgement.findings import AnswerRates, Findings, Focus, GoldMass, MeasuredOn, Share
 from workbench.judgement.rule import Against
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
@@ -22,16 +22,16 @@ from workbench.util.seeds import generator
 TRAINED = 512  # sequences drawn as in training, to see how long they are
 
 
-def findings(one: SeedGroup) -> Findings:
+def findings(group: SeedGroup) -> Findings:
     """What was found of a single run, or of several seeds of one config."""
     return Findings(
-        name=one.name,
-        samples=tuple(_sample(member) for member in one.members),
-        answers=_answers(one),
-        claims=tuple(judged_claims(one)),
-        gold=_gold(one),
-        spread=_spread(one),
-        focus=focus(one.members[0]) if one.alone else None,
+        name=group.name,
+        samples=tuple(_sample(member) for member in group.members),
+        answers=_answers(group),
+        claims=tuple(judged_claims(group)),
+        gold=_gold(group),
+        spread=_spread(group),
+        focus=focus(group.members[0]) if group.alone else None,
     )
 
 
@@ -40,32 +40,32 @@ def _share(m: Measurement) -> Share:
     return Share(value=float(m.values), n=0 if m.n is None else int(m.n), **ends)
 
 
-def _sample(one: Inspected) -> Sample:
+def _sample(inspected: Inspected) -> MeasuredOn:
     """What a run was measured on; the spread of its test conditions, and what that was in training if it is less."""
-    sample = one.sample
+    sample = inspected.sample
     counts = {"drawn": sample.drawn, "distinct": len(sample), "kind": sample.kind}
     groups, names = conditions_as_groups(sample.conditions), {key for each in sample.conditions for key in each}
     if groups is None:
-        return Sample(**counts)
+        return MeasuredOn(**counts)
     spread = (groups[0], min(groups[1]), max(groups[1]))
-    if len(names) > 1 or not one.run.config.steps:
-        return Sample(**counts, spread=spread)
-    (name,), task = names, one.run.task()
+    if len(names) > 1 or not inspected.run.config.steps:
+        return MeasuredOn(**counts, spread=spread)
+    (name,), task = names, inspected.run.task()
     trained = task.truth(task.sample(TRAINED, generator(0, "trained on"), split="train").tokens).labels.get(name)
     if trained is None:
-        return Sample(**counts, spread=spread)
+        return MeasuredOn(**counts, spread=spread)
     least, most = int(trained[trained >= 0].min()), int(trained.max())
     beyond = any(not least <= condition[name] <= most for condition in sample.conditions)
-    return Sample(**counts, spread=spread, trained=(least, most) if beyond else None)
+    return MeasuredOn(**counts, spread=spread, trained=(least, most) if beyond else None)
 
 
-def _answers(one: SeedGroup) -> Answers | None:
-    if "overall" not in one:
+def _answers(group: SeedGroup) -> AnswerRates | None:
+    if "overall" not in group:
         return None
-    position, sequence = (_share(one["overall"].mean.select(unit=unit)) for unit in ("position", "sequence"))
-    by_group = one["accuracy"].mean if "accuracy" in one else None
+    position, sequence = (_share(group["overall"].mean.select(unit=unit)) for unit in ("position", "sequence"))
+    by_group = group["accuracy"].mean if "accuracy" in group else None
     if by_group is None or len(by_group.dims) != 1 or (worst := extreme(by_group, "least")) is None or worst.anywhere:
-        return Answers(position=position, sequence=sequence)
+        return AnswerRates(position=position, sequence=sequence)
     labels = [
         label
         for label, value in zip(by_group.coords[by_group.dims[0]], by_group.values, strict=True)
@@ -73,40 +73,40 @@ def _answers(one: SeedGroup) -> Answers | None:
     ]
     counted = all(isinstance(label, int) for label in labels)
     groups = f"{min(labels)} to {max(labels)}" if counted else f"{len(labels)}"
-    return Answers(position=position, sequence=sequence, worst=worst, groups=groups)
+    return AnswerRates(position=position, sequence=sequence, worst=worst, groups=groups)
 
 
-def _spread(one: SeedGroup) -> entropy.Spread | None:
+def _spread(group: SeedGroup) -> entropy.Spread | None:
     """How far representations spread along the layers, beside re-initialised models."""
-    if "entropy" not in one or one["entropy"].mean.dims != ("layer",):
+    if "entropy" not in group or group["entropy"].mean.dims != ("layer",):
         return None
-    result = one["entropy"]
+    result = group["entropy"]
     return entropy.judge(result.mean, result.examples, result.control_draws.get(UNTRAINED))
 
 
-def _gold(one: SeedGroup) -> GoldMass | None:
+def _gold(group: SeedGroup) -> GoldMass | None:
     """How much of its mass the head in focus lays on the task's true edges, beside those of other examples."""
-    heads = [member.head for member in one.members]
-    if "gold_mass" not in one or None in heads:
+    heads = [member.head for member in group.members]
+    if "gold_mass" not in group or None in heads:
         return None
-    result = one["gold_mass"].at_head()
-    control = next((one for one in beside_controls(result) if one.against == "mismatched"), None)
+    result = group["gold_mass"].at_head()
+    control = next((control for control in beside_controls(result) if control.against == "mismatched"), None)
     return GoldMass(heads=tuple(head for head in heads if head), mass=_share(result.mean), control=control)
 
 
-def focus(one: Inspected) -> Focus | None:
+def focus(inspected: Inspected) -> Focus | None:
     """The head in focus and what removing it costs; None where nothing shows which head to choose."""
-    if one.head is None:
+    if inspected.head is None:
         return None
     no_more: tuple[str, ...] = ()
-    if "gold_mass" in one:
-        beside = beside_controls(one["gold_mass"])
+    if "gold_mass" in inspected:
+        beside = beside_controls(inspected["gold_mass"])
         no_more = tuple(control.against for control in beside if control.result is not Against.BEYOND)
     removed: Sequence[tuple[tuple[int, int], Share]] = ()
-    if one.fallen is not None and not np.isnan(one.fallen.values).all():
+    if inspected.fallen is not None and not np.isnan(inspected.fallen.values).all():
         removed = [
-            (head, _share(one.fallen.select(**{REMOVED: label})))
-            for head in one.removed
-            if (label := head_in_words(*head)) in one.fallen.coords[REMOVED]
+            (head, _share(inspected.fallen.select(**{REMOVED: label})))
+            for head in inspected.removed
+            if (label := head_in_words(*head)) in inspected.fallen.coords[REMOVED]
         ]
-    return Focus(head=one.head, no_more_than=no_more, removed=tuple(removed), needed=one.needed_head)
+    return Focus(head=inspected.head, no_more_than=no_more, removed=tuple(removed), needed=inspected.needed_head)

@@ -147,7 +147,7 @@ def _is_sound(found: Kept, run: Run) -> bool:
     """
     findings, model = found.findings, run.config.model
     names = [claim.claim for claim in findings.claims]
-    said = [*(one.text for one in statements(findings)), how_sure([findings]), str(focus(findings.focus))]
+    said = [*(statement.text for statement in statements(findings)), how_sure([findings]), str(focus(findings.focus))]
     "".join([*said, *at_a_glance(findings)]).encode()  # half of a surrogate pair cannot be shown
     heads = [] if findings.focus is None else [findings.focus.head, findings.focus.needed or findings.focus.head]
     known = all(0 <= layer < model.n_layers and 0 <= head < model.n_heads for layer, head in heads)

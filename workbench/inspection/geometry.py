@@ -11,7 +11,7 @@ import torch
 
 from workbench.capture import Subject
 from workbench.instruments import SETS
-from workbench.instruments.sets.answers import CannotMeasureError
+from workbench.instruments.sets.over_sequences import CannotMeasureError
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.controls.untrained import untrained
@@ -82,17 +82,19 @@ def geometry(
     subject = Subject.of(model, task, run.name_at(step))
     models = {"": (model, subject), **_untrained(model, subject, generator(seed, UNTRAINED, run.config.seed, 0))}
     asked = {name: lookup(SETS, name, "instrument of many sequences") for name in dict.fromkeys(only or SETS)}
-    result = Geometry(n, {}, {}, {name: reason for name, one in asked.items() if (reason := one.why_not(subject))})
+    result = Geometry(
+        n, {}, {}, {name: reason for name, instrument in asked.items() if (reason := instrument.why_not(subject))}
+    )
     asked = {name: instrument for name, instrument in asked.items() if name not in result.left_out}
     passes = sum(len(models) + instrument.NEEDS_ANSWERS for instrument in asked.values())
     drawn = _Drawn(task, n, seed, passes, progress)
     for name, instrument in asked.items():
         try:
-            found = _beside_controls(instrument, models, drawn, settings.get(name, {}))
+            measured = _beside_controls(instrument, models, drawn, settings.get(name, {}))
         except CannotMeasureError as error:
             result.left_out[name] = str(error)
             continue
-        result.measured[name], result.controls[name] = found.pop(""), found
+        result.measured[name], result.controls[name] = measured.pop(""), measured
     return result
 
 
@@ -103,10 +105,10 @@ def _beside_controls(
     how: Mapping[str, Any],
 ) -> dict[str, Measurement]:
     """One measure of the run (named "") and of its controls."""
-    found = {control: instrument.measure(*one, drawn.batches(), **how) for control, one in models.items()}
+    measured = {control: instrument.measure(*model, drawn.batches(), **how) for control, model in models.items()}
     if instrument.NEEDS_ANSWERS:
-        found[SHUFFLED] = instrument.measure(*models[""], drawn.batches(), shuffled=True, **how)
-    return found
+        measured[SHUFFLED] = instrument.measure(*models[""], drawn.batches(), shuffled=True, **how)
+    return measured
 
 
 def _untrained(model: AnyModel, subject: Subject, draws: torch.Generator) -> dict[str, tuple[AnyModel, Subject]]:

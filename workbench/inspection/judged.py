@@ -10,7 +10,7 @@ import numpy as np
 from workbench.inspection.result import Inspected, Result
 from workbench.inspection.seed_groups import SeedGroup
 from workbench.judgement.claim import JudgedClaim, Judgement, NeededSet, hardest
-from workbench.judgement.judge import beside, judge, over_seeds
+from workbench.judgement.judge import beside_each_control, judge, judge_seeds
 from workbench.judgement.rule import FEWEST, Compared
 from workbench.measurement import Measurement
 from workbench.mechanisms import MECHANISMS
@@ -20,31 +20,31 @@ Column = Inspected | SeedGroup
 """A run, or several seeds of one config."""
 
 
-def claims_of(one: Column) -> list[str]:
+def claims_of(column: Column) -> list[str]:
     """The claims that were measured."""
-    return [name for name in MECHANISMS if name in one]
+    return [name for name in MECHANISMS if name in column]
 
 
-def result_of(one: Column, name: str) -> Result:
+def result_of(column: Column, name: str) -> Result:
     """A claim's result; of a claim about heads, of the head in focus.
 
     Raises:
         ValueError: if it was not measured.
     """
-    if name not in one or name not in MECHANISMS:
-        lookup({claim: None for claim in claims_of(one)}, name, "claim among those measured")
-    return one[name].at_head()
+    if name not in column or name not in MECHANISMS:
+        lookup({claim: None for claim in claims_of(column)}, name, "claim among those measured")
+    return column[name].at_head()
 
 
-def judgements(one: Column, name: str) -> list[Judgement]:
+def judgements(column: Column, name: str) -> list[Judgement]:
     """A claim judged at each place where it is read; of several seeds, each of them and all together.
 
     Raises:
         ValueError: if it was not measured.
     """
-    result = result_of(one, name)
-    if isinstance(one, SeedGroup) and not one.alone:
-        return over_seeds(result.mean, [judgements(member, name) for member in one.members])
+    result = result_of(column, name)
+    if isinstance(column, SeedGroup) and not column.alone:
+        return judge_seeds(result.mean, [judgements(member, name) for member in column.members])
     causal = result.causal
     return judge(
         name,
@@ -53,7 +53,7 @@ def judgements(one: Column, name: str) -> list[Judgement]:
         result.control_draws,
         None if causal is None else causal.mean,
         {} if causal is None else causal.nulls,
-        of_heads=one[name].of_every_head,
+        of_heads=column[name].of_every_head,
     )
 
 
@@ -64,19 +64,20 @@ def beside_controls(result: Result, **place: Any) -> tuple[Compared, ...]:
         return {name: m.select(**place) for name, m in measured.items()}
 
     result = result.at_head()
-    return beside(result.mean.select(**place), at(result.control_means), at(result.control_draws))
+    return beside_each_control(result.mean.select(**place), at(result.control_means), at(result.control_draws))
 
 
-def judged_claims(one: Column) -> list[JudgedClaim]:
+def judged_claims(column: Column) -> list[JudgedClaim]:
     """Every claim that was measured, judged."""
     return [
-        JudgedClaim(places=tuple(judgements(one, name)), needed_set=needed_set(one, name)) for name in claims_of(one)
+        JudgedClaim(places=tuple(judgements(column, name)), needed_set=_needed_set(column, name))
+        for name in claims_of(column)
     ]
 
 
-def needed_set(one: Column, name: str) -> NeededSet | None:
+def _needed_set(column: Column, name: str) -> NeededSet | None:
     """The smallest set of heads that a claim's edit needs; None where none was looked for."""
-    causal = one[name].causal
+    causal = column[name].causal
     if causal is None or causal.needed is None:
         return None
     everywhere = causal.needed.everywhere
@@ -86,7 +87,7 @@ def needed_set(one: Column, name: str) -> NeededSet | None:
     hops = everywhere.coords["hop"] if "hop" in everywhere.dims else ()
     return NeededSet(
         heads=causal.needed.heads,
-        hops=tuple(hop for hop, there in zip(hops, enough, strict=False) if there),
+        hops=tuple(hop for hop, tested in zip(hops, enough, strict=False) if tested),
         everywhere=_changed(everywhere, enough),
         in_set=() if causal.needed.causal is None else _changed(causal.needed.causal, enough),
     )
@@ -98,17 +99,17 @@ def _changed(test: Measurement, enough: np.ndarray) -> tuple[float, ...]:
     return tuple(float(value) for value in values[enough])
 
 
-def strongest_control(one: Column, name: str) -> Measurement:
+def strongest_control(column: Column, name: str) -> Measurement:
     """At each place where a claim is read, the control that it exceeds least, with its interval; `labels` name it.
 
     NaN and no name where a place has no control.
     """
-    result = result_of(one, name)
+    result = result_of(column, name)
     rate = result.mean
     values = np.full((3, *rate.values.shape), np.nan)
     labels = np.full(rate.values.shape, "", dtype=object)
-    for index, judged in zip(np.ndindex(*rate.values.shape), judgements(one, name), strict=True):
-        nearest = hardest([one.strongest for one in judged.seeds or (judged,) if one.strongest is not None])
+    for index, judged in zip(np.ndindex(*rate.values.shape), judgements(column, name), strict=True):
+        nearest = hardest([seed.strongest for seed in judged.seeds or (judged,) if seed.strongest is not None])
         if nearest is None:
             continue
         labels[index], mean = nearest.against, result.controls[nearest.against].mean

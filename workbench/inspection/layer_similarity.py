@@ -7,7 +7,8 @@ import torch
 from workbench.capture import Capture, Subject, capture
 from workbench.inspection import test_batches
 from workbench.instruments.residual import similarity
-from workbench.instruments.residual.per_sequence import Positions, residual_points
+from workbench.instruments.residual.per_sequence import Positions
+from workbench.instruments.residual.projection import from_embedding
 from workbench.measurement import Measurement
 from workbench.runs import Run
 
@@ -40,20 +41,14 @@ def layer_similarity(
         ValueError: if there is no such checkpoint, the second model cannot read these sequences, or they hold fewer
             than four tokens.
     """
-    one, other = _both(first, second, step, second_step, n, seed)
+    captures = _captures(first, first, step, n, seed)
+    same = second is None and second_step in (None, step)
+    others = captures if same else _captures(second or first, first, second_step, n, seed)
     alike, null = (
-        similarity.measure(one, other, debiased=debiased, shuffled=shuffled, positions=positions)
+        similarity.measure(captures, others, debiased=debiased, shuffled=shuffled, positions=positions)
         for shuffled in (False, True)
     )
     return alike, null
-
-
-def _both(
-    first: Run, second: Run | None, step: int | None, second_step: int | None, n: int, seed: int
-) -> tuple[list[Capture], list[Capture]]:
-    one = _captures(first, first, step, n, seed)
-    same = second is None and second_step in (None, step)
-    return one, one if same else _captures(second or first, first, second_step, n, seed)
 
 
 def _captures(run: Run, drawn_by: Run, step: int | None, n: int, seed: int) -> list[Capture]:
@@ -61,4 +56,4 @@ def _captures(run: Run, drawn_by: Run, step: int | None, n: int, seed: int) -> l
     model = run.model(step)
     subject = Subject.of(model, run.task(), run.name_at(step))
     drawn = test_batches(drawn_by.task(), n, seed)
-    return [capture(model, subject, batch, residual_points(subject)) for _, _, batch in drawn]
+    return [capture(model, subject, batch, from_embedding(subject)) for _, _, batch in drawn]

@@ -23,7 +23,7 @@ UNITS = {"loss": "nats", "test_loss": "nats", NEXT_TOKEN: "nats", "edit_distance
 
 
 @dataclass(frozen=True)
-class Logged:
+class _Logged:
     """The description of a learning curve.
 
     Attributes:
@@ -59,8 +59,10 @@ def learning_curves(run: Run, only: Sequence[str] = ()) -> dict[str, Measurement
     alone = set(config.objectives) == {NEXT_TOKEN}
     if alone and "loss" in metrics and NEXT_TOKEN not in metrics:
         metrics[NEXT_TOKEN] = metrics["loss"]
-    about = {name: one for name, one in _about(config, alone).items() if name in metrics and (not only or name in only)}
-    return {name: _curve(run, metrics, name, one) for name, one in about.items()}
+    about = {
+        name: logged for name, logged in _about(config, alone).items() if name in metrics and (not only or name in only)
+    }
+    return {name: _curve(run, metrics, name, logged) for name, logged in about.items()}
 
 
 def logged_on(run: Run) -> str:
@@ -88,34 +90,34 @@ def units_of(name: str) -> str:
     return "share" if first in RATES else UNITS.get(first, "")
 
 
-def _about(config: RunConfig, alone: bool) -> dict[str, Logged]:
+def _about(config: RunConfig, alone: bool) -> dict[str, _Logged]:
     """Every curve that a run can have, in order; `alone` says that its only objective is the next-token loss."""
     held_out = f"On the same {config.eval_size:,} held-out sequences drawn, each time."
     decoded = f"Of {config.eval_decoded:,} held-out questions, answered by greedy decoding."
     training = f"On the same sequences of the training side each time, up to {config.eval_size:,}."
     return {
-        "accuracy": Logged("Accuracy", "share", held_out),
-        "accuracy/training": Logged("Accuracy on training questions", "share", training),
-        "whole_answer": Logged("Whole answers right", "share", f"{held_out} Predicted from the true tokens before."),
-        "exact_match": Logged("Exact match of decoded answers", "share", decoded),
-        "loss": Logged("Loss", "nats" if alone else "sum of objectives", "Of one batch."),
-        NEXT_TOKEN: Logged("Next-token loss", "nats", "Of one batch."),
-        "test_loss": Logged("Test loss", "nats", f"{held_out} The next-token loss alone, whatever the objectives."),
-        "test_loss/training": Logged("Loss on training questions", "nats", f"{training} The next-token loss alone."),
-        "perplexity": Logged("Perplexity", "perplexity", f"{held_out} The exponential of the test loss."),
+        "accuracy": _Logged("Accuracy", "share", held_out),
+        "accuracy/training": _Logged("Accuracy on training questions", "share", training),
+        "whole_answer": _Logged("Whole answers right", "share", f"{held_out} Predicted from the true tokens before."),
+        "exact_match": _Logged("Exact match of decoded answers", "share", decoded),
+        "loss": _Logged("Loss", "nats" if alone else "sum of objectives", "Of one batch."),
+        NEXT_TOKEN: _Logged("Next-token loss", "nats", "Of one batch."),
+        "test_loss": _Logged("Test loss", "nats", f"{held_out} The next-token loss alone, whatever the objectives."),
+        "test_loss/training": _Logged("Loss on training questions", "nats", f"{training} The next-token loss alone."),
+        "perplexity": _Logged("Perplexity", "perplexity", f"{held_out} The exponential of the test loss."),
     }
 
 
-def _curve(run: Run, metrics: pd.DataFrame, name: str, one: Logged) -> Measurement:
+def _curve(run: Run, metrics: pd.DataFrame, name: str, logged: _Logged) -> Measurement:
     rows = metrics.loc[metrics["step"].between(0, LARGEST_NUMBER), ["step", name]].dropna()
     return Measurement(
-        name=one.title,
+        name=logged.title,
         values=rows[name].to_numpy(dtype=float),
         dims=("step",),
         coords={"step": rows["step"].tolist()},
-        units=one.units,
+        units=logged.units,
         settings={"model": run.name, "seed": run.config.seed},
-        caption=f"As it was logged while the run trained. {one.caption}",
+        caption=f"As it was logged while the run trained. {logged.caption}",
     )
 
 

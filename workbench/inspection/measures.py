@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, create_model
 
 from workbench.capture import Capture, Subject
+from workbench.inspection.baseline_models import Model
 from workbench.instruments import INSTRUMENTS, SETS, WEIGHTS, Instrument, WeightInstrument
 from workbench.interventions import Head
 from workbench.measurement import Measurement
@@ -23,9 +24,6 @@ from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
 from workbench.util.seeds import generator
 from workbench.util.strict_settings import Checked
-
-if TYPE_CHECKING:
-    from workbench.inspection.baseline_models import Model
 
 MOST_HOPS = 8  # how many hops are measured; of longer paths, the first ones
 DRAWS = 8  # models with fresh weights behind that control
@@ -102,6 +100,21 @@ class Measure:
         """The measurement of a capture; `of` says whose fitted settings to use."""
         return self.function(seen.subject if self.of_weights else seen, **self.fitted.get(of, {}))
 
+    def measure_fresh(self, draw: int, model: Model, seen: Capture, condition: dict[str, Any]) -> None:
+        """Keep the measurement of a model with fresh weights; one that is read at one head, at the model's best."""
+        if draw >= self.n_draws or (self.of_weights and draw in self.fresh_batches):
+            return
+        measured = self.measure(seen, of=draw)
+        if self.read_at_head and "head" in measured.dims:
+            assert model.head is not None, "a measure that is read at one head needs a graph"
+            layer, head = model.head
+            measured = measured.select(layer=layer, head=head)
+            measured = replace(measured, settings={**measured.settings, "head": "the best of each model"})
+        self.fresh_batches.setdefault(draw, []).append(measured)
+        if not draw and "example" in measured.dims:
+            conditions = self.control_conditions.setdefault(UNTRAINED, [])
+            conditions += [condition] * measured.values.shape[-1]
+
     def keep(self, control: str, measured: Measurement, condition: dict[str, Any]) -> None:
         """Keep a control's measurement of a batch of one test condition."""
         self.control_batches.setdefault(control, []).append(measured)
@@ -156,8 +169,8 @@ def bound(subject: Subject, only: Sequence[str], settings: Settings) -> tuple[li
             left_out[name] = reason
             continue
         function = thing.score if name in MECHANISMS else thing.measure  # type: ignore[union-attr]
-        known = settings_of(function)
-        chosen = checked(name, function, settings.get(name, {}))
+        known = _settings_of(function)
+        chosen = _checked(name, function, settings.get(name, {}))
         if "n_hops" in known:
             chosen = {"n_hops": n_hops, **chosen}
         measures.append(Measure(name, thing, partial(function, **chosen), list(thing.CONTROLS)))
@@ -178,13 +191,13 @@ class _Values(Checked):
     model_config = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=True)
 
 
-def checked(name: str, function: Callable[..., Measurement], given: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(name: str, function: Callable[..., Measurement], given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings given for a measure, each of the type that its function declares.
 
     Raises:
         ValueError: in one line, if there is no such setting, or its value is of another type or an empty list.
     """
-    known = settings_of(function)
+    known = _settings_of(function)
     wrong = next((key for key in given if key not in known), None)
     if wrong is not None:
         raise ValueError(f"{name} has no setting {wrong!r}; there is: {', '.join(known) or 'none'}")
@@ -204,6 +217,6 @@ def checked(name: str, function: Callable[..., Measurement], given: Mapping[str,
     return {key: getattr(made, key) for key in given}
 
 
-def settings_of(function: Callable[..., Measurement]) -> list[str]:
+def _settings_of(function: Callable[..., Measurement]) -> list[str]:
     """The names of a measure's settings: its keyword-only parameters."""
     return [name for name, p in signature(function).parameters.items() if p.kind is Parameter.KEYWORD_ONLY]

@@ -36,11 +36,13 @@ class Moment:
     head: Head | None
 
     @staticmethod
-    def of(one: Inspected, step: int) -> Moment:
+    def of(inspected: Inspected, step: int) -> Moment:
         """The part of an inspection that goes into a timeline."""
-        measured = {name: result.mean for name, result in one.results.items()}
-        controls = {name: result.controls[NULL].mean for name, result in one.results.items() if NULL in result.controls}
-        return Moment(step, measured, controls, one.head)
+        measured = {name: result.mean for name, result in inspected.results.items()}
+        controls = {
+            name: result.controls[NULL].mean for name, result in inspected.results.items() if NULL in result.controls
+        }
+        return Moment(step, measured, controls, inspected.head)
 
 
 @dataclass(frozen=True)
@@ -151,10 +153,10 @@ def join(run: Run, moments: Sequence[Moment], name: str | None = None) -> Timeli
         moments: the last one decides what is in the timeline.
         name: what to call the run; by default its folder's name.
     """
-    last, steps = moments[-1], [one.step for one in moments]
-    at_all = [key for key in last.controls if all(key in one.controls for one in moments)]
+    last, steps = moments[-1], [moment.step for moment in moments]
+    at_all = [key for key in last.controls if all(key in moment.controls for moment in moments)]
     measured, controls = (
-        {key: Measurement.stack([getattr(one, which)[key] for one in moments], "step", steps) for key in keys}
+        {key: Measurement.stack([getattr(moment, which)[key] for moment in moments], "step", steps) for key in keys}
         for which, keys in (("measured", last.measured), ("controls", at_all))
     )
     return Timeline(run, name or run.name, steps, measured, controls, last.head, events(run))

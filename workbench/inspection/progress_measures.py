@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.inspection.over_training import checkpoints
-from workbench.instruments.weights.fourier import frequency_of_waves, key_frequencies, waves
+from workbench.instruments.weights.fourier import key_frequencies, waves_at
 from workbench.measurement import Measurement
 from workbench.models import AnyModel
 from workbench.runs import Run
@@ -25,30 +25,26 @@ from workbench.tasks.modular_addition import ModularAddition
 CURVES = ("train loss", "test loss", "restricted loss", "excluded loss", "train accuracy", "test accuracy")
 
 
-def sum_waves(logits: Float[Tensor, "a b answer"], frequencies: Sequence[int]) -> Float[Tensor, "a b answer"]:
+def _sum_waves(logits: Float[Tensor, "a b answer"], frequencies: Sequence[int]) -> Float[Tensor, "a b answer"]:
     """The components of the logits along cos and sin of 2πk(a + b)/p for these frequencies, in float64.
 
     Raises:
         ValueError: if there is no such frequency.
     """
     p = len(logits)
-    if wrong := [k for k in frequencies if not 1 <= k <= p // 2]:
-        raise ValueError(f"modulo {p} there are the frequencies 1 to {p // 2}, not {wrong[0]}")
-    x = torch.arange(p)
-    of_frequency = torch.tensor(frequency_of_waves(p))
-    chosen = waves(p)[torch.isin(of_frequency, torch.tensor(list(frequencies), dtype=torch.long))]
+    x, chosen = torch.arange(p), waves_at(p, frequencies)
     # A wave in a + b, as a function of both: of length 1 once divided by sqrt(p)
     basis = (chosen[:, (x[:, None] + x) % p] / p**0.5).reshape(len(chosen), -1)
     flat = logits.double().cpu().reshape(p * p, -1)
     return (basis.T @ (basis @ flat)).reshape(logits.shape)
 
 
-def losses(logits: Float[Tensor, "a b answer"], trained: Tensor, frequencies: Sequence[int]) -> dict[str, float]:
+def _losses(logits: Float[Tensor, "a b answer"], trained: Tensor, frequencies: Sequence[int]) -> dict[str, float]:
     """The `CURVES` from the logits of every pair, of which `trained` `[a, b]` says which were trained on."""
     p = len(logits)
     x, logits = torch.arange(p), logits.detach()[..., :p].double().cpu()
     answer = (x[:, None] + x) % p
-    key = sum_waves(logits, frequencies)
+    key = _sum_waves(logits, frequencies)
     mean = logits.mean((0, 1), keepdim=True)
 
     def loss(some: Tensor, where: Tensor) -> float:
@@ -94,7 +90,7 @@ def progress_measures(
     trained = ~task.is_test(task.every().tokens).view(task.p, task.p)
     values = []
     for number, step in enumerate([*steps[:-1], None], 1):
-        values.append(losses(all_logits(run.model(step), task), trained, named))
+        values.append(_losses(_all_logits(run.model(step), task), trained, named))
         if progress is not None:
             progress(number / len(steps))
     return Measurement(
@@ -110,7 +106,7 @@ def progress_measures(
     )
 
 
-def all_logits(model: AnyModel, task: ModularAddition) -> Float[Tensor, "a b answer"]:
+def _all_logits(model: AnyModel, task: ModularAddition) -> Float[Tensor, "a b answer"]:
     """The logits of every pair of numbers."""
     tokens = task.every().tokens
     parts = [model(part)[:, -1, : task.p] for part in tokens.split(1024)]

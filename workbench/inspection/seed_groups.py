@@ -54,16 +54,16 @@ def seed_groups(inspected: Sequence[Inspected]) -> list[SeedGroup]:
     Raises:
         ValueError: if two runs have one name, or names that differ in their case alone.
     """
-    check_told_apart([one.name for one in inspected], "runs")
+    check_told_apart([run.name for run in inspected], "runs")
     same: dict[str, list[Inspected]] = {}
-    for one in inspected:
-        same.setdefault(_without_seed(one), []).append(one)
+    for run in inspected:
+        same.setdefault(_without_seed(run), []).append(run)
     together = [members for members in same.values() if len(members) > 1]
-    names = dict(zip(map(id, together), group_names(together, [one.name for one in inspected]), strict=True))
+    names = dict(zip(map(id, together), _group_names(together, [run.name for run in inspected]), strict=True))
     return [_together(names.get(id(members), members[0].name), members) for members in same.values()]
 
 
-def group_names(groups: Sequence[Sequence[Inspected]], taken: Sequence[str]) -> list[str]:
+def _group_names(groups: Sequence[Sequence[Inspected]], taken: Sequence[str]) -> list[str]:
     """A name for each group of seeds: the start of its runs' names, settings that differ between groups, and how many.
 
     Settings are named where groups would have one name without: `standard, n_layers 2, 3 seeds`. Those of all configs
@@ -82,8 +82,8 @@ def group_names(groups: Sequence[Sequence[Inspected]], taken: Sequence[str]) -> 
     return tell_apart(names, taken)
 
 
-def _settings(one: Inspected) -> dict[str, Any]:
-    return dict(flat_config(one.run.config.without_seed()))
+def _settings(inspected: Inspected) -> dict[str, Any]:
+    return dict(flat_config(inspected.run.config.without_seed()))
 
 
 def _differing(config: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -108,15 +108,17 @@ def _in_words(name: str, value: Any, beside: Sequence[str]) -> str:
     return text if alone and last == "variant" else f"{last if alone else name} {text}"
 
 
-def _without_seed(one: Inspected) -> str:
+def _without_seed(inspected: Inspected) -> str:
     """A key that is the same for runs that differ in their seed alone."""
-    name = "" if one.run.config.steps else one.name  # a model that was not trained here has no seed to differ in
-    return json.dumps([one.run.config.without_seed(), name], sort_keys=True, default=str)
+    name = (
+        "" if inspected.run.config.steps else inspected.name
+    )  # a model that was not trained here has no seed to differ in
+    return json.dumps([inspected.run.config.without_seed(), name], sort_keys=True, default=str)
 
 
 def _common_name(members: Sequence[Inspected]) -> str:
     """The start that the runs' names share, without the seed; else the preset's name, else the first run's."""
-    letters = takewhile(lambda column: len(set(column)) == 1, zip(*(one.name for one in members), strict=False))
+    letters = takewhile(lambda column: len(set(column)) == 1, zip(*(member.name for member in members), strict=False))
     start = "".join(column[0] for column in letters).rstrip("0123456789")
     name = re.sub(r"(^|[/\-_. ]+)seeds?[=\-_. ]*$", "", start, flags=re.IGNORECASE).rstrip("/-_. =")
     return name or members[0].run.config.preset or members[0].name
@@ -127,26 +129,30 @@ def _together(name: str, members: Sequence[Inspected]) -> SeedGroup:
     first = members[0]
     if len(members) == 1:
         return SeedGroup(name, members, first.results)
-    known = [key for key in first if not first[key].of_every_head or all(one.head for one in members)]
-    results = {key: _over_seeds([at_own_head(one[key]) for one in members], members) for key in known}
+    known = [key for key in first if not first[key].of_every_head or all(member.head for member in members)]
+    results = {key: _over_seeds([at_own_head(member[key]) for member in members], members) for key in known}
     return SeedGroup(name, members, results)
 
 
 def _over_seeds(results: Sequence[Result], members: Sequence[Inspected]) -> Result:
     """The same result of several runs as one: the mean over runs, with the re-initialised models of all of them."""
-    seeds, first = [one.run.config.seed for one in members], results[0]
+    seeds, first = [member.run.config.seed for member in members], results[0]
 
     def mean(parts: Sequence[Measurement]) -> Measurement:
         return over_seeds(parts, seeds)
 
-    of_all = [control for control in first.controls if all(control in one.controls for one in results)]
-    controls = {control: _control_over_seeds([one.controls[control] for one in results], mean) for control in of_all}
+    of_all = [control for control in first.controls if all(control in result.controls for result in results)]
+    controls = {
+        control: _control_over_seeds([result.controls[control] for result in results], mean) for control in of_all
+    }
     causal = None
     if first.causal is not None:
-        tests = [one.causal for one in results if one.causal is not None]
+        tests = [result.causal for result in results if result.causal is not None]
         nulls = {kind: Measurement.join([test.nulls[kind] for test in tests], DRAW) for kind in first.causal.nulls}
         causal = CausalResult(mean([test.mean for test in tests]), nulls)
-    return Result(joined([one.examples for one in results]), mean([one.mean for one in results]), controls, causal)
+    return Result(
+        joined([result.examples for result in results]), mean([result.mean for result in results]), controls, causal
+    )
 
 
 def _control_over_seeds(

@@ -18,18 +18,21 @@ from workbench.instruments.attention import (
     attention_graph,
     attention_hops,
     dispersion,
-    flow,
     gold_mass,
     graph_measures,
     head_roles,
     path_mass,
-    resolvent,
     rollout,
-    strongest_paths,
 )
-from workbench.instruments.lens import LENSES, jacobian_lens, lens_agreement, lens_difference, logit_lens, tuned_lens
-from workbench.instruments.lens.jacobian_lens import JacobianLens
-from workbench.instruments.lens.tuned_lens import TunedLens, train_lens
+from workbench.instruments.attention import flow as flow
+from workbench.instruments.attention import resolvent as resolvent
+from workbench.instruments.attention import strongest_paths as strongest_paths
+from workbench.instruments.lens import LENSES as LENSES
+from workbench.instruments.lens import jacobian_lens, lens_agreement, logit_lens, tuned_lens
+from workbench.instruments.lens import lens_difference as lens_difference
+from workbench.instruments.lens.jacobian_lens import JacobianLens as JacobianLens
+from workbench.instruments.lens.tuned_lens import TunedLens as TunedLens
+from workbench.instruments.lens.tuned_lens import train_lens as train_lens
 from workbench.instruments.residual import (
     alpha_req,
     anisotropy,
@@ -37,78 +40,59 @@ from workbench.instruments.residual import (
     effective_rank,
     entropy,
     projection,
-    similarity,
     spectrum,
-    trajectory,
     unexplained,
 )
-from workbench.instruments.residual.entropy import matrix_entropy
+from workbench.instruments.residual import similarity as similarity
+from workbench.instruments.residual import trajectory as trajectory
+from workbench.instruments.residual.renyi import matrix_entropy as matrix_entropy
 from workbench.instruments.sets import dime, infonce, lidar, rankme
-from workbench.instruments.streaming import over_batches
+from workbench.instruments.streaming import over_batches as over_batches
 from workbench.instruments.weights import basis_overlap, composition, fourier, token_circuits
 from workbench.measurement import Measurement
 
 
-class Instrument(Protocol):
-    """What every instrument module offers; its docstring says what it shows and what it does not.
+class AnyInstrument(Protocol):
+    """What every instrument module offers; its docstring says what it shows and what it does not."""
+
+    __doc__: str | None
+
+    @property
+    def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
+        """The controls that its numbers are compared with: names in `measurement.controls.CONTROLS`."""
+
+    def why_not(self, subject: Subject) -> str | None:
+        """Why this cannot be measured on this model and task, in one line; None if it can."""
+
+    @property
+    def measure(self) -> Callable[..., Measurement]:
+        """Takes what its kind of instrument is about, then its settings by keyword."""
+
+
+class Instrument(AnyInstrument, Protocol):
+    """An instrument of activations: `measure(capture, **settings)`, per example, with the last dim `example`.
 
     One that needs something trained first has `fit(model, subject, seed)`, which returns settings of its `measure`; one
     that takes long says `ON_REQUEST = True`, and is measured only where it is asked for by name.
     """
 
-    __doc__: str | None
-
-    @property
-    def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
-        """The controls that its numbers are compared with: names in `measurement.controls.CONTROLS`."""
-
-    def why_not(self, subject: Subject) -> str | None:
-        """Why this cannot be measured on this model and task, in one line; None if it can."""
-
     def needs(self, subject: Subject) -> list[str]:
         """The hook names to capture."""
 
-    @property
-    def measure(self) -> Callable[..., Measurement]:
-        """`measure(capture, **settings)`: per-example results, with the last dim `example`."""
+
+class WeightInstrument(AnyInstrument, Protocol):
+    """An instrument of the weights alone: `measure(subject, **settings)`, without the dim `example` or an interval."""
 
 
-class WeightInstrument(Protocol):
-    """What an instrument of the weights alone offers: it sees no input, and its numbers have no interval."""
+class SetInstrument(AnyInstrument, Protocol):
+    """An instrument of many sequences together: `measure(model, subject, batches, **settings)`, dim `layer`.
 
-    __doc__: str | None
-
-    @property
-    def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
-        """`("untrained",)` where re-initialised models are measured beside it, else `()`."""
-
-    def why_not(self, subject: Subject) -> str | None:
-        """Why this cannot be measured on this model, in one line; None if it can."""
-
-    @property
-    def measure(self) -> Callable[..., Measurement]:
-        """`measure(subject, **settings)`: of the bases and of `subject.model`; no dim `example`."""
-
-
-class SetInstrument(Protocol):
-    """What an instrument of many sequences together offers."""
-
-    __doc__: str | None
-
-    @property
-    def CONTROLS(self) -> tuple[str, ...]:  # noqa: N802 (a module's constant)
-        """The controls that its numbers are compared with: names in `measurement.controls.CONTROLS`."""
+    It holds one batch in memory.
+    """
 
     @property
     def NEEDS_ANSWERS(self) -> bool:  # noqa: N802 (a module's constant)
         """Whether it pairs questions by their answers: its `measure` then has `shuffled`, the null of other answers."""
-
-    def why_not(self, subject: Subject) -> str | None:
-        """Why this cannot be measured on this model and task, in one line; None if it can."""
-
-    @property
-    def measure(self) -> Callable[..., Measurement]:
-        """`measure(model, subject, batches, **settings)`: dim `layer`, with one batch in memory."""
 
 
 INSTRUMENTS: dict[str, Instrument] = {
@@ -147,56 +131,3 @@ WEIGHTS: dict[str, WeightInstrument] = {
 }
 
 SETS: dict[str, SetInstrument] = {"rankme": rankme, "lidar": lidar, "dime": dime, "infonce": infonce}
-
-__all__ = [
-    "INSTRUMENTS",
-    "LENSES",
-    "SETS",
-    "WEIGHTS",
-    "Instrument",
-    "JacobianLens",
-    "SetInstrument",
-    "TunedLens",
-    "WeightInstrument",
-    "accuracy",
-    "alpha_req",
-    "anisotropy",
-    "attention_graph",
-    "attention_hops",
-    "basis_overlap",
-    "composition",
-    "curvature",
-    "dime",
-    "dispersion",
-    "edit_distance",
-    "effective_rank",
-    "entropy",
-    "exact_match",
-    "flow",
-    "fourier",
-    "graph_measures",
-    "head_roles",
-    "infonce",
-    "jacobian_lens",
-    "lens_agreement",
-    "lens_difference",
-    "lidar",
-    "logit_lens",
-    "loss",
-    "matrix_entropy",
-    "over_batches",
-    "overall",
-    "path_mass",
-    "projection",
-    "rankme",
-    "resolvent",
-    "rollout",
-    "similarity",
-    "spectrum",
-    "strongest_paths",
-    "token_circuits",
-    "train_lens",
-    "trajectory",
-    "tuned_lens",
-    "unexplained",
-]

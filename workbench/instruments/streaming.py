@@ -22,7 +22,7 @@ TOKENS = 2048  # at a time on a CPU
 LEAST_ROOM = 4096  # examples
 
 
-class PointByPoint(Protocol):
+class _PointByPoint(Protocol):
     """An instrument that looks at each hook point by itself: `entropy`, `projection`."""
 
     def needs(self, subject: Subject) -> list[str]: ...
@@ -31,7 +31,7 @@ class PointByPoint(Protocol):
 
 
 def over_batches(
-    instrument: PointByPoint,
+    instrument: _PointByPoint,
     model: AnyHooked | AnyModel,
     subject: Subject,
     batches: Iterable[Batch],
@@ -70,7 +70,7 @@ def over_batches(
 
 
 def _measured(
-    instrument: PointByPoint,
+    instrument: _PointByPoint,
     model: AnyHooked | AnyModel,
     subject: Subject,
     batch: Batch,

@@ -64,7 +64,7 @@ class Need(StrEnum):
     UNTESTED = "not tested"
 
 
-class Edited(Stored):
+class EditCounts(Stored):
     """What one edit did to right answers.
 
     Attributes:
@@ -94,21 +94,21 @@ class Test(Stored):
     """
 
     where: str
-    claimed: Edited
-    others: tuple[Edited, ...]
+    claimed: EditCounts
+    others: tuple[EditCounts, ...]
     decided_by: str
     nulls: tuple[Compared, ...]
 
     @property
-    def elsewhere(self) -> Edited | None:
-        return next((one for one in self.others if one.edit == ELSEWHERE and one.n), None)
+    def elsewhere(self) -> EditCounts | None:
+        return next((edited for edited in self.others if edited.edit == ELSEWHERE and edited.n), None)
 
 
 def hardest(controls: Iterable[Compared]) -> Compared | None:
     """The control that is hardest to exceed: by the result first, then by its rate; None of none."""
     return max(
         controls,
-        key=lambda one: (-WORST_FIRST.index(one.result), one.rate if one.n else -1.0),
+        key=lambda control: (-WORST_FIRST.index(control.result), control.rate if control.n else -1.0),
         default=None,
     )
 
@@ -166,7 +166,7 @@ class Judgement(Stored):
     @property
     def against(self) -> Against | None:
         """How its rate compares with its controls together; None without any. Of seeds: beyond only if each is."""
-        every = [one.against for one in self.seeds] or [one.result for one in self.controls]
+        every = [seed.against for seed in self.seeds] or [control.result for control in self.controls]
         if not every or None in every:
             return None
         return next(result for result in WORST_FIRST if result in every)
@@ -222,7 +222,7 @@ class JudgedClaim(Stored):
     def alike(self) -> list[tuple[Judgement, ...]]:
         """The places with the same result together: as often in a word, the same beside controls, needed alike."""
         groups: dict[tuple[object, ...], list[Judgement]] = {}
-        for one in self.places:
-            decided_by = None if one.test is None else one.test.decided_by
-            groups.setdefault((one.often, one.against, one.need, decided_by), []).append(one)
+        for judgement in self.places:
+            decided_by = None if judgement.test is None else judgement.test.decided_by
+            groups.setdefault((judgement.often, judgement.against, judgement.need, decided_by), []).append(judgement)
         return [tuple(group) for group in groups.values()]

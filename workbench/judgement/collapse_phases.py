@@ -66,9 +66,9 @@ def phases(measured: Measurement) -> Phases:
         raise ValueError(f"three phases need four checkpoints or more, with the end; there are {len(steps)}")
     draws = np.log(measured.select(measure="RankMe").values)
     curve, alpha = draws.mean(0), measured.select(measure="α-ReQ").values.mean(0)
-    low, high, strength = strongest(curve)
+    low, high, strength = _strongest(curve)
     apart = float((draws.max(0) - draws.min(0)).max())
-    random = share_of_random(curve, strength)
+    random = _share_of_random(curve, strength)
     changes = (curve[low] - curve[0], curve[high] - curve[low], curve[-1] - curve[high])
     return Phases(
         found=strength > apart and random <= RARE,
@@ -82,7 +82,7 @@ def phases(measured: Measurement) -> Phases:
     )
 
 
-def strongest(curve: Float[np.ndarray, " step"]) -> tuple[int, int, float]:
+def _strongest(curve: Float[np.ndarray, " step"]) -> tuple[int, int, float]:
     """Where a fall, a rise and a fall meet so that the least of the three is largest, and that least change.
 
     It is negative, or 0, where a curve does not fall, rise and fall.
@@ -98,7 +98,7 @@ def strongest(curve: Float[np.ndarray, " step"]) -> tuple[int, int, float]:
     return int(low), int(high), float(least[low, high])
 
 
-def share_of_random(curve: Float[np.ndarray, " step"], strength: float) -> float:
+def _share_of_random(curve: Float[np.ndarray, " step"], strength: float) -> float:
     """The share of curves with the same changes, in any order and with any sign, whose phases are as strong.
 
     Always drawn by the same seed. The curve itself is counted with them, so that it is never 0.
@@ -109,5 +109,5 @@ def share_of_random(curve: Float[np.ndarray, " step"], strength: float) -> float
         order = torch.randperm(len(changes), generator=draws).numpy()
         signs = 2 * torch.randint(0, 2, (len(changes),), generator=draws).numpy() - 1
         other = np.concatenate([[0.0], (changes[order] * signs).cumsum()])
-        strong += strongest(other)[2] >= strength
+        strong += _strongest(other)[2] >= strength
     return strong / (RANDOM_CURVES + 1)

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from workbench.judgement.rule import Stored
 from workbench.measurement import Measurement, intervals
-from workbench.measurement.units import scale_of
+from workbench.measurement.compare_runs import difference_interval
 
 FEWEST_SEEDS = 3  # on either side, before anything is said to hold or not
 RIGHT = 0.01  # of the answers, at least, of one of two groups that are to be compared
@@ -38,7 +38,7 @@ class Verdict(StrEnum):
     OPEN = "not settled"
 
 
-class Kind(StrEnum):
+class ContrastKind(StrEnum):
     """What a contrast asks of its groups."""
 
     HIGHER = "one mean above another"
@@ -60,7 +60,7 @@ class Rule(StrEnum):
     RISING = "a curve that still rises"
 
 
-class Asked(Stored):
+class ContrastQuestion(Stored):
     """What is asked.
 
     Attributes:
@@ -70,7 +70,7 @@ class Asked(Stored):
         within: how near.
     """
 
-    kind: Kind
+    kind: ContrastKind
     quantity: str
     value: float = 0.0
     within: float = 0.0
@@ -120,7 +120,7 @@ class Group(Stored):
         n = len(each) if each is not None else 1 if mean.n is None else int(mean.n)
         ends = {"low": _known(mean.low), "high": _known(mean.high)}
         about = {"name": name, "at": dict(at), "settings": settings, "units": mean.units}
-        rise = None if curve is None else rise_at_end(curve)
+        rise = None if curve is None else _rise_at_end(curve)
         return cls(**about, value=_known(mean.values), **ends, n=n, each=each, rise=rise, of_itself=of_itself)
 
 
@@ -142,7 +142,7 @@ class Outcome(Stored):
     value: float | None = None
     low: float | None = None
     high: float | None = None
-    asked: Asked | None = None
+    asked: ContrastQuestion | None = None
     groups: tuple[Group, ...] = ()
     reached: int | None = None
     share: tuple[float, float] | None = None
@@ -163,7 +163,11 @@ class Outcome(Stored):
         """
         if group.rise is None or group.rise < RISES:
             return False
-        if self.asked is None or self.asked.kind not in (Kind.REACHES, Kind.STAYS_BELOW) or not group.of_itself:
+        if (
+            self.asked is None
+            or self.asked.kind not in (ContrastKind.REACHES, ContrastKind.STAYS_BELOW)
+            or not group.of_itself
+        ):
             return True
         return group.value is None or group.value + group.rise / LAST_PART >= self.asked.value
 
@@ -175,7 +179,7 @@ class Outcome(Stored):
         return min(self.groups[0].each, default=-math.inf) > max(self.groups[1].each, default=math.inf)
 
 
-def decide(asked: Asked, groups: Sequence[Group]) -> Outcome:
+def decide(asked: ContrastQuestion, groups: Sequence[Group]) -> Outcome:
     """The outcome of a contrast from what is known of its groups.
 
     A difference, or a mean, holds where its whole 95 % interval lies on the side that is claimed, and does not hold
@@ -184,14 +188,14 @@ def decide(asked: Asked, groups: Sequence[Group]) -> Outcome:
     and the curve of a group still rose at the end, training was stopped on the way. Otherwise nothing was learnt
     that could differ where no group is right, or all seeds lie on one plateau, and else it is not settled.
     """
-    if asked.kind is Kind.HIGHER:
+    if asked.kind is ContrastKind.HIGHER:
         outcome = _higher(asked, *groups)
     else:
-        outcome = _near(asked, *groups) if asked.kind is Kind.NEAR else _reaches(asked, *groups)
+        outcome = _near(asked, *groups) if asked.kind is ContrastKind.NEAR else _reaches(asked, *groups)
     return _by_curves(outcome)
 
 
-def rise_at_end(curve: Measurement) -> float | None:
+def _rise_at_end(curve: Measurement) -> float | None:
     """By how much a curve over the dim `step` rises over the last fifth of training; None of fewer than two points."""
     steps = list(curve.coords["step"])
     before = [place for place, step in enumerate(steps) if step <= (1 - LAST_PART) * steps[-1]]
@@ -217,10 +221,10 @@ def together(outcomes: Sequence[Outcome]) -> Verdict:
     """The verdict on a study: it holds where every contrast does, and fails where any does."""
     verdicts = {outcome.verdict for outcome in outcomes}
     order = (Verdict.FAILS, Verdict.OPEN, Verdict.STOPPED, Verdict.NOTHING_LEARNT)
-    return next((one for one in order if one in verdicts), Verdict.HOLDS if verdicts else Verdict.OPEN)
+    return next((verdict for verdict in order if verdict in verdicts), Verdict.HOLDS if verdicts else Verdict.OPEN)
 
 
-def _higher(asked: Asked, ours: Group, theirs: Group) -> Outcome:
+def _higher(asked: ContrastQuestion, ours: Group, theirs: Group) -> Outcome:
     value = None if ours.value is None or theirs.value is None else ours.value - theirs.value
     low, high = _difference(ours, theirs)
     rule = Rule.INTERVAL
@@ -240,16 +244,13 @@ def _difference(ours: Group, theirs: Group) -> tuple[float | None, float | None]
     """The 95 % interval of a difference over seeds: of shares from both intervals, else Welch's; or unknown."""
     if ours.each is None or theirs.each is None or min(ours.n, theirs.n) < intervals.FEWEST:
         return None, None
-    first, second = np.array(theirs.each), np.array(ours.each)
-    if scale_of(ours.units).outcomes:
-        ends = [tuple(np.asarray(end) for end in (one.low, one.high)) for one in (theirs, ours)]
-        low, high = intervals.apart(ends[0], ends[1], (first.mean(), second.mean()))  # type: ignore[arg-type]
-    else:
-        low, high = intervals.welch(first, second)
+    each = np.array(theirs.each), np.array(ours.each)
+    first, second = ((np.asarray(group.low), np.asarray(group.high)) for group in (theirs, ours))
+    low, high = difference_interval(ours.units, each, first, second)
     return _known(low), _known(high)
 
 
-def _reaches(asked: Asked, group: Group) -> Outcome:
+def _reaches(asked: ContrastQuestion, group: Group) -> Outcome:
     numbers = {"value": group.value, "low": group.low, "high": group.high}
     if group.each is None:  # examples are counted: no single one can reach a share
         reaches = group.value is not None and group.value >= asked.value
@@ -262,12 +263,12 @@ def _reaches(asked: Asked, group: Group) -> Outcome:
     if group.n < FEWEST_SEEDS:
         verdict, rule = Verdict.OPEN, Rule.TOO_FEW
     else:
-        below = asked.kind is Kind.STAYS_BELOW
+        below = asked.kind is ContrastKind.STAYS_BELOW
         verdict = _side(none_does if below else all_do, all_do if below else none_does)
     return Outcome(verdict=verdict, rule=rule, asked=asked, groups=(group,), reached=reached, share=share, **numbers)
 
 
-def _near(asked: Asked, group: Group) -> Outcome:
+def _near(asked: ContrastQuestion, group: Group) -> Outcome:
     numbers = {"value": group.value, "low": group.low, "high": group.high}
     about = {"asked": asked, "groups": (group,), **numbers}
     if group.n < FEWEST_SEEDS or group.value is None:

@@ -136,7 +136,7 @@ class Decodable(Stored):
         return self.trained.low > max(self.baselines[name].high for name in names)
 
 
-def before_attention(point: str) -> bool:
+def _before_attention(point: str) -> bool:
     """Whether a hook point comes before any position could read another.
 
     There every vector is a function of its token and position alone.
@@ -176,7 +176,7 @@ def judge(accuracy: Measurement) -> Decodable:
         tested=counts.get("tested"),
         fitted=counts.get("fitted"),
         pairs=counts.get("pairs") if PAIRS in names else None,
-        before_attention=before_attention(str(settings.get("point", ""))),
+        before_attention=_before_attention(str(settings.get("point", ""))),
         of_position=label == POSITION,
     )
     return judged.model_copy(update={"worth": _worth(judged)})
@@ -203,14 +203,9 @@ def _worth(judged: Decodable) -> Worth:
         if simple and judged.before_attention and not judged.of_position:
             return Worth.TOKEN_AND_POSITION
         if judged.above(list(judged.baselines)):
-            return _beyond_all(judged)
+            if not judged.lookup_refused:
+                return Worth.DECODABLE
+            return Worth.LEARNS_ANYTHING if judged.learns_control else Worth.CANNOT_RULE_OUT
         if level:
             return Worth.TOKEN_AND_POSITION
     return Worth.NO_BETTER if level else Worth.UNDECIDED
-
-
-def _beyond_all(judged: Decodable) -> Worth:
-    """The verdict on a label that beats every baseline there is."""
-    if not judged.lookup_refused:
-        return Worth.DECODABLE
-    return Worth.LEARNS_ANYTHING if judged.learns_control else Worth.CANNOT_RULE_OUT

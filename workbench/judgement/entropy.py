@@ -83,6 +83,10 @@ def judge(mean: Measurement, examples: Measurement | None = None, draws: Measure
     if least is None:
         return None
     models = 0 if draws is None else draws.values.shape[draws.axis(DRAW)]
+    at_least = None
+    if draws is not None and least.settled and (layer := least.places[0]["layer"]) in draws.coords["layer"]:
+        of_models = draws.select(layer=layer).values
+        at_least = None if np.isnan(of_models).all() else (float(np.nanmin(of_models)), float(np.nanmax(of_models)))
     return Spread(
         name=mean.name,
         units=mean.units,
@@ -91,43 +95,35 @@ def judge(mean: Measurement, examples: Measurement | None = None, draws: Measure
         low=float(np.nanmin(mean.values)),
         high=float(np.nanmax(mean.values)),
         models=models,
-        at_least=None if draws is None or not least.settled else _ends(draws, least.places[0]["layer"]),
+        at_least=at_least,
         collapsed=() if draws is None else tuple(_collapsed(mean, draws)),
     )
 
 
 def _dominated(examples: Measurement) -> list[Dominated]:
     """The layers at which rows of a sequence dominate."""
-    found = []
+    layers = []
     for layer in examples.coords["layer"] if WITHOUT in examples.aside else ():
-        one = examples.select(layer=layer)
-        there = ~np.isnan(one.aside[WITHOUT])
-        if not there.any():
+        at_layer = examples.select(layer=layer)
+        dominated = ~np.isnan(at_layer.aside[WITHOUT])
+        if not dominated.any():
             continue
-        places: Sequence[Any] = one.aside[POSITION][there].astype(int).tolist()
+        places: Sequence[Any] = at_layer.aside[POSITION][dominated].astype(int).tolist()
         position, often = Counter(places).most_common(1)[0]
-        found.append(
+        layers.append(
             Dominated(
                 layer=layer,
-                sequences=int(there.sum()),
-                of=int((~np.isnan(one.values)).sum()),
-                rows=int(one.aside[ROWS][there].max()),
+                sequences=int(dominated.sum()),
+                of=int((~np.isnan(at_layer.values)).sum()),
+                rows=int(at_layer.aside[ROWS][dominated].max()),
                 position=position,
                 at_position=often,
-                share=float(one.aside[SHARE][there].mean()),
-                value=float(one.values[there].mean()),
-                without=float(one.aside[WITHOUT][there].mean()),
+                share=float(at_layer.aside[SHARE][dominated].mean()),
+                value=float(at_layer.values[dominated].mean()),
+                without=float(at_layer.aside[WITHOUT][dominated].mean()),
             )
         )
-    return found
-
-
-def _ends(draws: Measurement, layer: str | int) -> tuple[float, float] | None:
-    """The lowest and the highest of the models at a layer; None where it has none, or no value."""
-    if layer not in draws.coords["layer"]:
-        return None
-    values = draws.select(layer=layer).values
-    return None if np.isnan(values).all() else (float(np.nanmin(values)), float(np.nanmax(values)))
+    return layers
 
 
 def _collapsed(mean: Measurement, draws: Measurement) -> list[str | int]:

@@ -145,6 +145,6 @@ def _result(low: float, high: float, n: int, knows: bool | None) -> Faithful:
 
 def first_faithful(sizes: Sequence[Faithfulness]) -> int | None:
     """Of circuits of increasing size, the number of the first that is faithful as are all after it; None without."""
-    wrong = [at for at, one in enumerate(sizes) if one.result is not Faithful.FAITHFUL]
+    wrong = [at for at, circuit in enumerate(sizes) if circuit.result is not Faithful.FAITHFUL]
     first = wrong[-1] + 1 if wrong else 0
     return first if first < len(sizes) else None

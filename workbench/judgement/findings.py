@@ -45,7 +45,7 @@ class Difference(NamedTuple):
         return self.p < CLEAR_P
 
 
-class Sample(Stored):
+class MeasuredOn(Stored):
     """What was measured on.
 
     Attributes:
@@ -62,7 +62,7 @@ class Sample(Stored):
     trained: tuple[int, int] | None = None
 
 
-class Answers(Stored):
+class AnswerRates(Stored):
     """How often a model is right, and the groups of answers in which it is least so.
 
     Attributes:
@@ -112,8 +112,8 @@ class Findings(Stored):
     """
 
     name: str
-    samples: tuple[Sample, ...] = Field(min_length=1)
-    answers: Answers | None = None
+    samples: tuple[MeasuredOn, ...] = Field(min_length=1)
+    answers: AnswerRates | None = None
     claims: tuple[JudgedClaim, ...] = ()
     gold: GoldMass | None = None
     spread: Spread | None = None

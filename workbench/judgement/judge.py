@@ -2,7 +2,7 @@
 
 A claim that holds as often in a re-initialised model tells nothing of this one, however often it holds. An edit that
 changes answers as claimed shows that they depend on what was edited; where the same edit does the same in uninformed
-models, it tells nothing either. Each comparison is `rule.compare`, on counts.
+models, it tells nothing either. Each comparison is `rule.compare_counts`, on counts.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from workbench.judgement.claim import ELSEWHERE, Edited, Judgement, Need, Often, Test
-from workbench.judgement.rule import FEWEST, WORST_FIRST, Against, Compared, Tally, compare, most_alike
+from workbench.judgement.claim import ELSEWHERE, EditCounts, Judgement, Need, Often, Test
+from workbench.judgement.rule import FEWEST, WORST_FIRST, Against, Compared, Tally, compare_counts, most_alike
 from workbench.measurement import Measurement
 from workbench.measurement.draws import DRAW
 from workbench.mechanisms.heads import LEAST_LOST
@@ -59,27 +59,26 @@ def judge(
         nulls: kind of uninformed model -> the causal test of each: the dim `draw` first.
         of_heads: whether the claim is about single heads.
     """
-    places = [dict(zip(rate.dims, labels, strict=True)) for labels in _labels(rate)]
+    places = [
+        {dim: rate.coords[dim][i] for dim, i in zip(rate.dims, index, strict=True)}
+        for index in np.ndindex(*rate.values.shape)
+    ]
     told_at = _test_place(rate, causal, places)
     judged = []
     for place in places:
         own = rate.select(**place)
         test = _at(causal, place) if causal is not None and (told_at is None or place == told_at) else None
         need, numbers = _need(test, nulls or {}, place, 1 if told_at is not None else len(places))
-        controls_there = beside(own, controls, draws, place, len(places))
+        controls_there = beside_each_control(own, controls, draws, place, len(places))
         about = {"claim": claim, "title": rate.name, "place": place, "of_heads": of_heads}
-        judged.append(Judgement(**_often(own), **about, controls=controls_there, need=need, test=numbers))
+        n = 0 if own.n is None else int(own.n)
+        often = Often.of(float(own.values)) if n >= FEWEST else Often.UNKNOWN
+        rates = {"rate": float(own.values), "low": _end(own.low), "high": _end(own.high), "n": n, "often": often}
+        judged.append(Judgement(**rates, **about, controls=controls_there, need=need, test=numbers))
     return judged
 
 
-def _often(own: Measurement) -> dict[str, Any]:
-    """How often a claim holds at a place, in numbers and in a word."""
-    rate, n = float(own.values), 0 if own.n is None else int(own.n)
-    often = Often.of(rate) if n >= FEWEST else Often.UNKNOWN
-    return {"rate": rate, "low": _end(own.low), "high": _end(own.high), "n": n, "often": often}
-
-
-def over_seeds(rate: Measurement, of_each: Sequence[Sequence[Judgement]]) -> list[Judgement]:
+def judge_seeds(rate: Measurement, of_each: Sequence[Sequence[Judgement]]) -> list[Judgement]:
     """The judgements of several seeds together: the mean rate over seeds, and what is said of each of them.
 
     Args:
@@ -88,18 +87,18 @@ def over_seeds(rate: Measurement, of_each: Sequence[Sequence[Judgement]]) -> lis
     """
     together = []
     for seeds in zip(*of_each, strict=True):
-        own, needs = rate.select(**seeds[0].place), {one.need for one in seeds} - {Need.UNTESTED} or {Need.UNTESTED}
+        own, needs = rate.select(**seeds[0].place), {seed.need for seed in seeds} - {Need.UNTESTED} or {Need.UNTESTED}
         need = Need.LOST if needs == {Need.AS_CLAIMED, Need.LOST} else Need.NOT_SETTLED
         need = next(iter(needs)) if len(needs) == 1 else need
         rates = {"rate": float(own.values), "low": _end(own.low), "high": _end(own.high), "n": len(seeds)}
-        known = any(one.often is not Often.UNKNOWN for one in seeds)
+        known = any(seed.often is not Often.UNKNOWN for seed in seeds)
         own_often = Often.of(float(own.values)) if known else Often.UNKNOWN
         update = {**rates, "often": own_often, "need": need, "controls": (), "test": None, "seeds": tuple(seeds)}
         together.append(seeds[0].model_copy(update=update))
     return together
 
 
-def beside(
+def beside_each_control(
     own: Measurement,
     controls: Mapping[str, Measurement],
     draws: Mapping[str, Measurement],
@@ -118,7 +117,7 @@ def beside(
     return tuple(
         _against_models(_tally(own), draws[null], null, place, places)
         if null in draws
-        else compare(_tally(own), [_tally(control)], null, models=False, places=places)
+        else compare_counts(_tally(own), [_tally(control)], null, models=False, places=places)
         for null, m in controls.items()
         if (control := _at(m, place)) is not None and not np.isnan(control.values)
     )
@@ -129,10 +128,10 @@ def _against_models(own: Tally, draws: Measurement, null: str, place: Mapping[st
     at = _at(draws, place)
     tallies = [] if at is None else _tallies(at)
     if ALIKE not in draws.dims:
-        return compare(own, tallies, null, places=places)
+        return compare_counts(own, tallies, null, places=places)
     others = draws.select(**{dim: label for dim, label in place.items() if dim in draws.dims and dim != ALIKE})
     by_hop = [_tallies(others.select(**{ALIKE: hop})) for hop in draws.coords[ALIKE]]
-    return compare(own, tallies, null, searched=most_alike(by_hop))
+    return compare_counts(own, tallies, null, searched=most_alike(by_hop))
 
 
 def _need(
@@ -145,8 +144,13 @@ def _need(
     """
     if test is None:
         return Need.UNTESTED, None
-    edits = {edit: _edited(test, edit) for edit in test.coords["edit"]}
-    claimed, others = edits[CLAIMED], tuple(one for edit, one in edits.items() if edit != CLAIMED)
+    edits = {}
+    for edit in test.coords["edit"]:
+        of_changed = test.select(edit=edit, outcome=CHANGED)
+        changed, as_claimed = _tally(of_changed), _tally(test.select(edit=edit, outcome=AS_CLAIMED))
+        numbers = {"n": changed.n, "changed": changed.hits, "as_claimed": as_claimed.hits}
+        edits[edit] = EditCounts(edit=edit, **numbers, low=_end(of_changed.low), high=_end(of_changed.high))
+    claimed, others = edits[CLAIMED], tuple(edited for edit, edited in edits.items() if edit != CLAIMED)
     if claimed.n < FEWEST:
         return Need.TOO_FEW, None
     elsewhere = Tally(edits[ELSEWHERE].changed, edits[ELSEWHERE].n) if ELSEWHERE in edits else Tally(0, 0)
@@ -156,7 +160,11 @@ def _need(
     decided_by = min(by_outcome, key=lambda outcome: CLEAREST_FIRST.index(by_outcome[outcome][0]))
     need, beside = by_outcome[decided_by]
     if need is Need.NOT_SETTLED and claimed.high < LEAST_LOST:
-        need = Need.IDLE if any(one.low > LEAST_LOST for one in others if one.edit != ELSEWHERE) else Need.NOT_NEEDED
+        need = (
+            Need.IDLE
+            if any(edited.low > LEAST_LOST for edited in others if edited.edit != ELSEWHERE)
+            else Need.NOT_NEEDED
+        )
     where = str(test.settings.get("edited", ""))
     return need, Test(where=where, claimed=claimed, others=others, decided_by=decided_by, nulls=beside)
 
@@ -179,23 +187,16 @@ def _outcome(
     beside = tuple(_against_models(own, m, kind, place, places) for kind, m in of_kind.items())
     if _end(part.low) <= LEAST_LOST:
         return Need.NOT_SETTLED, beside
-    there = compare(own, [elsewhere], ELSEWHERE, models=False, places=places).result
-    if elsewhere.n and there is not Against.BEYOND:
-        return (Need.AS_ELSEWHERE if there is Against.NO_MORE else BESIDE_NULLS[there]), beside
-    decisive: list[Against] = [one.result for one in beside if one.result is not Against.TOO_FEW]
+    against = compare_counts(own, [elsewhere], ELSEWHERE, models=False, places=places).result
+    if elsewhere.n and against is not Against.BEYOND:
+        return (Need.AS_ELSEWHERE if against is Against.NO_MORE else BESIDE_NULLS[against]), beside
+    decisive: list[Against] = [compared.result for compared in beside if compared.result is not Against.TOO_FEW]
     if not decisive and of_kind:
         pooled = Measurement.join(list(of_kind.values()), DRAW)
         decisive = [_against_models(own, pooled, "uninformed", place, places).result]
-    result = next((one for one in WORST_FIRST if one in decisive), Against.TOO_FEW)
+    result = next((result for result in WORST_FIRST if result in decisive), Against.TOO_FEW)
     needed = Need.AS_CLAIMED if outcome == AS_CLAIMED else Need.LOST
     return (needed if result is Against.BEYOND else BESIDE_NULLS[result]), beside
-
-
-def _edited(test: Measurement, edit: str) -> Edited:
-    changed, as_claimed = (_tally(test.select(edit=edit, outcome=outcome)) for outcome in (CHANGED, AS_CLAIMED))
-    of_changed = test.select(edit=edit, outcome=CHANGED)
-    low, high = _end(of_changed.low), _end(of_changed.high)
-    return Edited(edit=edit, n=changed.n, changed=changed.hits, as_claimed=as_claimed.hits, low=low, high=high)
 
 
 def _test_place(rate: Measurement, causal: Measurement | None, places: Sequence[dict[str, Any]]) -> dict | None:
@@ -218,13 +219,6 @@ def _tallies(draws: Measurement) -> list[Tally]:
 
 def _end(end: np.ndarray | None) -> float:
     return float("nan") if end is None else float(end)
-
-
-def _labels(rate: Measurement) -> list[tuple[Any, ...]]:
-    return [
-        tuple(rate.coords[dim][i] for dim, i in zip(rate.dims, index, strict=True))
-        for index in np.ndindex(*rate.values.shape)
-    ]
 
 
 def _at(m: Measurement, place: Mapping[str, Any]) -> Measurement | None:

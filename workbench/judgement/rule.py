@@ -109,16 +109,16 @@ def most_alike(by_place: Sequence[Sequence[Tally]]) -> list[Tally]:
     Args:
         by_place: at each place the tally of each model, the models in the same order.
     """
-    every = [one for place in by_place for one in place]
-    rate = sum(one.hits for one in every) / max(1, sum(one.n for one in every))
+    every = [tally for place in by_place for tally in place]
+    rate = sum(tally.hits for tally in every) / max(1, sum(tally.n for tally in every))
 
-    def likely(one: Tally) -> tuple[float, int]:
-        return float(stats.binom.sf(np.ceil(one.hits) - 1, one.n, rate)) if one.n else 1.0, -one.n
+    def likely(tally: Tally) -> tuple[float, int]:
+        return float(stats.binom.sf(np.ceil(tally.hits) - 1, tally.n, rate)) if tally.n else 1.0, -tally.n
 
     return [min(places, key=likely) for places in zip(*by_place, strict=True)]
 
 
-def compare(
+def compare_counts(
     own: Tally,
     nulls: Sequence[Tally],
     against: str,
@@ -168,7 +168,7 @@ def _p(own: Tally, tried: Sequence[Tally], models: bool) -> float:
         return float(_tail(n, np.array([seen + 0.5]), np.array([of - seen + 0.5]))[hits, 0])
     a, b = _grid()
     # Shares between 0 and 1 vary less than coins do: to count them as coins errs on the careful side.
-    logs = sum((betaln(a + one.hits, b + one.n - one.hits) - betaln(a, b) for one in tried), np.zeros_like(a))
+    logs = sum((betaln(a + null.hits, b + null.n - null.hits) - betaln(a, b) for null in tried), np.zeros_like(a))
     weights = np.exp(logs - logs.max())
     return float(weights @ _at_least(n)[hits] / weights.sum())
 

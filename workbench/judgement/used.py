@@ -15,14 +15,13 @@ lead, a further one is not known to have none more surely than p = 0.015, and tw
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import numpy as np
 from scipy import stats
 
 from workbench.judgement.decodable import Decodable, Worth
-from workbench.judgement.rule import Against, Compared, Stored, Tally, compare
+from workbench.judgement.rule import Against, Compared, Stored, Tally, compare_counts
 from workbench.measurement import Measurement
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT, LEVEL
 
@@ -58,7 +57,7 @@ class Untested(StrEnum):
     NO_PARTNER = "no partner"
 
 
-class Outcome(Stored):
+class EditOutcome(Stored):
     """One outcome of an edit.
 
     Attributes:
@@ -108,7 +107,7 @@ class Used(Stored):
     """
 
     conclusion: Conclusion
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[EditOutcome, ...] = ()
     n: int = 0
     points: int = 1
     rank: int = 0
@@ -122,7 +121,7 @@ class Used(Stored):
         return {Conclusion.USED: True, Conclusion.UNUSED: False}.get(self.conclusion)
 
     @property
-    def clearest(self) -> Outcome | None:
+    def clearest(self) -> EditOutcome | None:
         """The outcome that leads its control edits, and uninformed models, most clearly; else the answers changed."""
         if not any(outcome.beyond_controls for outcome in self.outcomes):
             return next(iter(self.outcomes), None)
@@ -161,8 +160,11 @@ def judge(
     assert effect.n is not None
     outcomes = _outcomes(effect, excess, points)
     if nulls is not None:
-        tallies = _tallies(nulls)
-        outcomes = [_against(outcome, tallies) if outcome.beyond_controls else outcome for outcome in outcomes]
+        tallies = _tallies(nulls)  # in them is all that was looked at
+        for i, outcome in enumerate(outcomes):
+            if outcome.beyond_controls:
+                compared = tuple(compare_counts(outcome.tally, null, kind) for kind, null in tallies.items())
+                outcomes[i] = outcome.model_copy(update={"nulls": compared})
     n, counts = int(effect.n[0, 0]), {"points": points, "rank": rank, "beside": beside}
     used = Used(conclusion=Conclusion.TOO_FEW, outcomes=outcomes, n=n, decodable=decodable, **counts)
     return used.model_copy(update={"conclusion": _conclusion(used, effect, excess, sizes)})
@@ -173,12 +175,12 @@ def lead(excess: Measurement) -> np.ndarray:
     return np.nan_to_num(np.fmin.reduce(excess.values)).clip(min=0.0)
 
 
-def _outcomes(effect: Measurement, excess: Measurement, points: int) -> list[Outcome]:
+def _outcomes(effect: Measurement, excess: Measurement, points: int) -> list[EditOutcome]:
     """The outcomes that were measured beside at least one control edit."""
     assert effect.n is not None
     low, controls = _low(excess, points), list(excess.coords["edit"])
     return [
-        Outcome(
+        EditOutcome(
             name=str(name),
             effect=float(effect.values[0, i]),
             controls={
@@ -220,12 +222,6 @@ def _tallies(nulls: Measurement) -> dict[str, list[Tally]]:
     }
 
 
-def _against(outcome: Outcome, tallies: Mapping[str, Sequence[Tally]]) -> Outcome:
-    """The outcome held against uninformed models of each kind; all that was looked at is in their tallies."""
-    compared = tuple(compare(outcome.tally, null, kind) for kind, null in tallies.items())
-    return outcome.model_copy(update={"nulls": compared})
-
-
 def _conclusion(used: Used, effect: Measurement, excess: Measurement, sizes: Measurement) -> Conclusion:
     """The verdict, from the outcomes."""
     if used.n < LEAST_FOR_A_VERDICT:
@@ -247,14 +243,10 @@ def _without_lead(effect: Measurement, excess: Measurement, sizes: Measurement) 
     """The verdict where the edit does no more than its controls: not used if no outcome is large enough."""
     assert effect.high is not None and excess.high is not None
     upper_bounds = [effect.high[0]]
-    if SAME in excess.coords["edit"] and _scaled(sizes, SAME) <= TWICE:
-        upper_bounds.append(excess.high[list(excess.coords["edit"]).index(SAME)])
+    if SAME in excess.coords["edit"]:
+        drawn, added = (float(sizes.select(edit=SAME, size=size).values) for size in SIZES)
+        if drawn and added / drawn <= TWICE:  # it was enlarged little to the size of the label's edit
+            upper_bounds.append(excess.high[list(excess.coords["edit"]).index(SAME)])
     known = ~np.isnan(effect.values[0])
     unused = (np.fmin.reduce(upper_bounds) < AT_LEAST)[known]
     return Conclusion.UNUSED if unused.size and unused.all() else Conclusion.LIKE_CONTROLS
-
-
-def _scaled(sizes: Measurement, edit: str) -> float:
-    """The factor by which a control edit was enlarged to the size of the label's edit."""
-    drawn, added = (float(sizes.select(edit=edit, size=size).values) for size in SIZES)
-    return added / drawn if drawn else float("inf")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.measurement.groups import by_group, group_of
+from workbench.measurement.groups import by_group
 from workbench.measurement.measurement import Measurement
 
-__all__ = ["Measurement", "by_group", "group_of"]
+__all__ = ["Measurement", "by_group"]

@@ -42,7 +42,7 @@ def over_seeds(means: Sequence[Measurement], seeds: Sequence[int]) -> Measuremen
     for other in means[1:]:
         _check_alike(first, other)
     about = {**first.settings, "seeds": list(seeds)}
-    plain = [replace(one, settings=about, low=None, high=None, n=None, labels=None, each=None) for one in means]
+    plain = [replace(m, settings=about, low=None, high=None, n=None, labels=None, each=None) for m in means]
     return Measurement.stack(plain, SEED, list(seeds)).mean(SEED)
 
 
@@ -87,12 +87,11 @@ def difference(first: Measurement, second: Measurement, *, same_examples: bool) 
     if same_examples:
         result = paired(first, second).mean("example")
     else:
-        one, other = first.mean("example"), second.mean("example")
-        assert one.low is not None and one.high is not None and other.low is not None and other.high is not None
-        assert one.n is not None and other.n is not None
-        low, high = intervals.apart((one.low, one.high), (other.low, other.high), (one.values, other.values))
-        values, n = other.values - one.values, np.minimum(one.n, other.n)
-        result = _less(one, other, values=values, low=low, high=high, n=n)
+        a, b = first.mean("example"), second.mean("example")
+        assert a.n is not None and b.n is not None
+        low, high = intervals.apart(_ends(a), _ends(b), (a.values, b.values))
+        values, n = b.values - a.values, np.minimum(a.n, b.n)
+        result = _less(a, b, values=values, low=low, high=high, n=n)
     return replace(result, settings={**result.settings, "paired": same_examples})
 
 
@@ -154,8 +153,7 @@ def compare(first: Mapping[str, Measurement], second: Mapping[str, Measurement])
         size = np.sqrt(intervals.mean(values**2)[0])
         effect = np.divide(summary.values, size, out=np.zeros(size.shape), where=size > 0)
         columns = {"n": summary.n, "effect": effect, "p": p_values.sign_flip(values)}
-        table = _rows(name, first[name].units, summary, centres, columns)
-        tables.append(_adjusted(table[table["n"] > 0]))
+        tables.append(_rows(name, first[name].units, summary, centres, columns, n=("n",)))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
 
 
@@ -175,33 +173,51 @@ def compare_over_seeds(first: Mapping[str, Measurement], second: Mapping[str, Me
     import pandas as pd
 
     tables: list[pd.DataFrame] = []
-    for name, one in first.items():
-        other = second.get(name)
-        if other is None or one.each is None or other.each is None or not _alike(one, other):
+    for name, a in first.items():
+        b = second.get(name)
+        if b is None or a.each is None or b.each is None or not _alike(a, b):
             continue
-        if min(one.each.shape[-1], other.each.shape[-1]) < intervals.FEWEST:
+        if min(a.each.shape[-1], b.each.shape[-1]) < intervals.FEWEST:
             continue
-        low, high = _apart_over_seeds(one, other, one.each, other.each)
-        summary = _less(one, other, values=other.values - one.values, low=low, high=high, n=None, each=None)
-        columns = {"n_first": one.n, "n_second": other.n, "p": p_values.relabelled(one.each, other.each)}
-        table = _rows(name, one.units, summary, [one.values, other.values], columns)
-        tables.append(_adjusted(table[(table["n_first"] > 0) & (table["n_second"] > 0)]))
+        low, high = difference_interval(a.units, (a.each, b.each), _ends(a), _ends(b))
+        summary = _less(a, b, values=b.values - a.values, low=low, high=high, n=None, each=None)
+        columns = {"n_first": a.n, "n_second": b.n, "p": p_values.relabelled(a.each, b.each)}
+        tables.append(_rows(name, a.units, summary, [a.values, b.values], columns, n=("n_first", "n_second")))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(OVER_SEEDS))
 
 
-def _apart_over_seeds(
-    one: Measurement, other: Measurement, first: np.ndarray, second: np.ndarray
+def difference_interval(
+    units: str, each: tuple[np.ndarray, np.ndarray], first: intervals.Interval, second: intervals.Interval
 ) -> intervals.Interval:
-    if scale_of(one.units).outcomes:
-        assert one.low is not None and one.high is not None and other.low is not None and other.high is not None
-        return intervals.apart((one.low, one.high), (other.low, other.high), (one.values, other.values))
-    return intervals.welch(first, second)
+    """95 % interval of the difference of two means over seeds, second less first: of shares from both, else Welch's.
+
+    Args:
+        units: of the values.
+        each: of both, `[..., seed]`.
+        first, second: the interval of each mean.
+    """
+    if scale_of(units).outcomes:
+        return intervals.apart(first, second, (intervals.mean(each[0])[0], intervals.mean(each[1])[0]))
+    return intervals.welch(*each)
+
+
+def _ends(mean: Measurement) -> intervals.Interval:
+    assert mean.low is not None and mean.high is not None
+    return mean.low, mean.high
 
 
 def _rows(
-    name: str, units: str, summary: Measurement, centres: Sequence[np.ndarray], more: Mapping[str, np.ndarray | None]
+    name: str,
+    units: str,
+    summary: Measurement,
+    centres: Sequence[np.ndarray],
+    more: Mapping[str, np.ndarray | None],
+    n: Sequence[str],
 ) -> pd.DataFrame:
-    """A row for each value of a difference: its place, both means, its interval, and further columns."""
+    """A row for each value of a difference: its place, both means, its interval, and further columns.
+
+    Only where all counts, the columns `n`, are above 0; `p` is adjusted for the number of rows.
+    """
     import pandas as pd
 
     places = (
@@ -211,10 +227,8 @@ def _rows(
     columns = {"first": centres[0], "second": centres[1], "difference": summary.values}
     columns |= {"low": summary.low, "high": summary.high, **more}  # type: ignore[dict-item]
     flat = {column: np.asarray(array).reshape(-1) for column, array in columns.items()}
-    return pd.DataFrame({"measure": name, "place": list(places), "units": units, **flat})
-
-
-def _adjusted(table: pd.DataFrame) -> pd.DataFrame:
+    table = pd.DataFrame({"measure": name, "place": list(places), "units": units, **flat})
+    table = table[(table[list(n)] > 0).all(axis=1)]
     return table.assign(p_holm=p_values.holm(table["p"].to_numpy(dtype=float)))
 
 
@@ -236,14 +250,8 @@ def _in_common(first: Measurement, second: Measurement) -> tuple[Measurement, Me
         labels = [label for label in first.coords[dim] if label in second.coords[dim]]
         if not labels:
             raise _not_comparable(first, second, f"they have no {dim} in common")
-        first, second = _at(first, dim, labels), _at(second, dim, labels)
+        first, second = first.keep(dim, labels), second.keep(dim, labels)
     return first, second
-
-
-def _at(m: Measurement, dim: str, labels: Sequence[Any]) -> Measurement:
-    """The part of a measurement at these labels of one dim."""
-    index = [list(m.coords[dim]).index(label) for label in labels]
-    return replace(m, values=np.take(m.values, index, axis=m.axis(dim)), coords={**m.coords, dim: labels}, aside={})
 
 
 def _alike(first: Measurement, second: Measurement) -> bool:

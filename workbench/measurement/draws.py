@@ -30,12 +30,12 @@ def over_draws(draws: Measurement) -> Measurement:
     """
     axis = draws.axis(DRAW)
     values = draws.values
-    there = ~np.isnan(values)
-    count = there.sum(axis)
+    known = ~np.isnan(values)
+    count = known.sum(axis)
     with np.errstate(invalid="ignore"):
-        mean = np.where(there, values, 0).sum(axis) / count
-    low = np.where(count > 0, np.where(there, values, np.inf).min(axis), np.nan)
-    high = np.where(count > 0, np.where(there, values, -np.inf).max(axis), np.nan)
+        mean = np.where(known, values, 0).sum(axis) / count
+    low = np.where(count > 0, np.where(known, values, np.inf).min(axis), np.nan)
+    high = np.where(count > 0, np.where(known, values, -np.inf).max(axis), np.nan)
     n_draws = values.shape[axis]
     dims = tuple(dim for dim in draws.dims if dim != DRAW)
     return replace(

@@ -6,26 +6,9 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
 from torch import Tensor
 
 from workbench.measurement.measurement import Measurement
-from workbench.tasks import Truth
-from workbench.util.lookup import lookup
-
-
-def group_of(truth: Truth, label: str) -> list[int | None]:
-    """The one value that a label of the truth has in each example (`length`, `operators`, ...); None where it has none.
-
-    Raises:
-        ValueError: if there is no such label, or it has several values within one sequence, as `depth` does.
-    """
-    values: Int[Tensor, "example pos"] = lookup(truth.labels, label, "label")
-    given = values >= 0
-    largest = values.amax(-1)
-    if bool((given & (values != largest[:, None])).any()):
-        raise ValueError(f"the label {label!r} differs within a sequence, so it does not group sequences")
-    return [int(value) if value >= 0 else None for value in largest]
 
 
 def by_group(
@@ -35,8 +18,8 @@ def by_group(
 
     Args:
         measurement: per example.
-        groups: each example's group, of `group_of(capture.truth, ...)` or as test conditions were drawn; examples whose
-            group is None are left out. Groups come in order of size if they are numbers, of appearance if not.
+        groups: each example's group, as test conditions were drawn; examples whose group is None are left out. Groups
+            come in order of size if they are numbers, of appearance if not.
         dim: what the groups are (`length`).
 
     Raises:

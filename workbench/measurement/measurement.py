@@ -45,7 +45,7 @@ class Measurement:
         name: what was measured, in words fit for a figure's title.
         values: the numbers, one axis per entry of `dims`; NaN where the measure is not defined.
         dims: the axes, in order: `layer`, `head`, `hop`, `position`, `length`, `example`, ...
-        coords: for each dim, the label of each index (for example hook names for `layer`).
+        coords: for each dim, the label of each index (for example hook names for `layer`); of a dim without, from 0.
         units: `nats`, `share`, `inner product`, ...
         settings: every setting that decides the numbers (α, centring, basis, source run, n, seed).
         low, high: 95 % interval of the same shape, where `values` is a statistic over examples or seeds (see `mean`).
@@ -73,6 +73,8 @@ class Measurement:
 
     def __post_init__(self) -> None:
         assert self.values.ndim == len(self.dims), f"{self.name}: {self.values.shape} has not the dims {self.dims}"
+        numbered = {dim: range(size) for dim, size in zip(self.dims, self.values.shape, strict=True)}
+        object.__setattr__(self, "coords", {**numbered, **self.coords})
         for dim, size in zip(self.dims, self.values.shape, strict=True):
             assert len(self.coords[dim]) == size, (
                 f"{self.name}: {dim} has {size} values, {len(self.coords[dim])} labels"
@@ -102,9 +104,20 @@ class Measurement:
         return {name: np.asarray(array) for name in names if (array := getattr(self, name)) is not None}
 
     @staticmethod
-    def _aside(parts: Sequence[Measurement], cut: Callable[[Sequence[np.ndarray]], Any]) -> dict[str, np.ndarray]:
-        """What is aside, cut or put together as the values of the parts are."""
-        return {name: np.asarray(cut([part.aside[name] for part in parts])) for name in parts[0].aside}
+    def _combined(
+        parts: Sequence[Measurement], combine: Callable[[Sequence[np.ndarray]], np.ndarray]
+    ) -> dict[str, Any]:
+        """Every array field of the parts, and what is aside, put together or cut in one way."""
+        of_each = [part._arrays for part in parts]
+        arrays = {name: np.asarray(combine([arrays[name] for arrays in of_each])) for name in of_each[0]}
+        aside = {name: np.asarray(combine([part.aside[name] for part in parts])) for name in parts[0].aside}
+        return {**arrays, "aside": aside}
+
+    def _taken(self, dim: str, index: Sequence[int]) -> Measurement:
+        """The part at these indices of one dim."""
+        axis, labels = self.axis(dim), self.coords[dim]
+        parts = self._combined([self], lambda array: np.take(array[0], list(index), axis=axis))
+        return replace(self, coords={**self.coords, dim: [labels[i] for i in index]}, **parts)
 
     def axis(self, dim: str) -> int:
         """The index of a dim.
@@ -116,25 +129,27 @@ class Measurement:
             raise ValueError(f"{self.name!r} has no dim {dim!r}; it has: {', '.join(self.dims) or 'none'}")
         return self.dims.index(dim)
 
+    def _index(self, dim: str, label: Any) -> int:
+        """Where a label is on a dim. Raises ValueError, which says what exists, if there is no such dim or label."""
+        labels = list(self.coords[self.dims[self.axis(dim)]])
+        if label not in labels:
+            raise ValueError(f"{self.name!r} has no {dim} {label!r}; there is: {', '.join(map(str, labels))}")
+        return labels.index(label)
+
     @staticmethod
     def join(parts: Sequence[Measurement], dim: str = "example") -> Measurement:
         """Measurements of successive batches as one, along `dim`; what they share is taken from the first."""
         first, axis = parts[0], parts[0].axis(dim)
-        arrays: dict[str, Any] = {
-            name: np.concatenate([part._arrays[name] for part in parts], axis=axis) for name in first._arrays
-        }
         labels = [label for part in parts for label in part.coords[dim]]
         if dim == "example":  # numbered within each batch: number them anew
             labels = list(range(len(labels)))
-        arrays["aside"] = Measurement._aside(parts, lambda values: np.concatenate(values, axis=axis))
+        arrays = Measurement._combined(parts, lambda values: np.concatenate(values, axis=axis))
         return replace(first, coords={**first.coords, dim: labels}, **arrays)
 
     @staticmethod
     def stack(parts: Sequence[Measurement], dim: str, labels: Sequence[Any]) -> Measurement:
         """Measurements of one shape, each under other conditions, as one with a new first dim; intervals are kept."""
-        first = parts[0]
-        arrays: dict[str, Any] = {name: np.stack([part._arrays[name] for part in parts]) for name in first._arrays}
-        arrays["aside"] = Measurement._aside(parts, np.stack)
+        first, arrays = parts[0], Measurement._combined(parts, np.stack)
         return replace(first, dims=(dim, *first.dims), coords={dim: list(labels), **first.coords}, **arrays)
 
     def select(self, /, **where: Any) -> Measurement:
@@ -145,12 +160,8 @@ class Measurement:
         """
         index: list[Any] = [slice(None)] * len(self.dims)
         for dim, label in where.items():
-            labels = list(self.coords[dim]) if self.axis(dim) is not None else []
-            if label not in labels:
-                raise ValueError(f"{self.name!r} has no {dim} {label!r}; there is: {', '.join(map(str, labels))}")
-            index[self.axis(dim)] = labels.index(label)
-        parts: dict[str, Any] = {name: np.asarray(array[tuple(index)]) for name, array in self._arrays.items()}
-        parts["aside"] = self._aside([self], lambda values: values[0][tuple(index)])
+            index[self.axis(dim)] = self._index(dim, label)
+        parts = self._combined([self], lambda array: array[0][tuple(index)])
         dims = tuple(dim for dim in self.dims if dim not in where)
         coords = {dim: self.coords[dim] for dim in dims}
         return replace(self, dims=dims, coords=coords, settings={**self.settings, **where}, **parts)
@@ -161,26 +172,11 @@ class Measurement:
         Raises:
             ValueError: if there is no such dim or label; the message says what exists.
         """
-        known = list(self.coords[dim]) if self.axis(dim) is not None else []
-        for label in labels:
-            if label not in known:
-                raise ValueError(f"{self.name!r} has no {dim} {label!r}; there is: {', '.join(map(str, known))}")
-        index, axis = [known.index(label) for label in labels], self.axis(dim)
-        parts: dict[str, Any] = {name: np.take(array, index, axis=axis) for name, array in self._arrays.items()}
-        parts["aside"] = self._aside([self], lambda values: np.take(values[0], index, axis=axis))
-        return replace(self, coords={**self.coords, dim: list(labels)}, **parts)
+        return self._taken(dim, [self._index(dim, label) for label in labels])
 
     def pick(self, examples: Sequence[int]) -> Measurement:
         """The measurement of only these examples, chosen by their index."""
-        axis = self.axis("example")
-        labels = [self.coords["example"][i] for i in examples]
-        return replace(
-            self,
-            values=np.take(self.values, list(examples), axis=axis),
-            coords={**self.coords, "example": labels},
-            labels=None if self.labels is None else np.take(self.labels, list(examples), axis=axis),
-            aside=self._aside([self], lambda values: np.take(values[0], list(examples), axis=axis)),
-        )
+        return self._taken("example", examples)
 
     def mean(self, dim: str = "example") -> Measurement:
         """The mean over `dim`, leaving out NaN, with its 95 % interval (see `interval`) and the n behind each value.

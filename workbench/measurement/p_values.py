@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 from scipy import stats
 
-from workbench.measurement.intervals.base import parts
+from workbench.measurement.intervals import parts
 
 FLIPS = 10_000  # of signs, or ways of sharing out seeds, where not all are gone through
 FEW_TO_COUNT = 100  # flips at least as far: fewer, and the tail is worked out instead

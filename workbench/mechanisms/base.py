@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from workbench.capture import Subject, sample_truth
 
 
-def missing(subject: Subject, *labels: str, layers: int = 1) -> str | None:
+def missing(subject: Subject, labels: Sequence[str], layers: int = 1) -> str | None:
     """Why a claim over these labels and this many layers cannot be tested, in one line; None if it can."""
     if subject.n_layers < layers:
         return f"needs {layers} layers, the model has {subject.n_layers}"

@@ -48,21 +48,21 @@ def score(capture: Capture) -> Measurement:
     small a batch, all of them (NaN).
     """
     points, n = needs(capture.subject), len(capture.batch)
-    carry = by_place(capture.truth.labels["carry"], capture.truth)
+    carry = _by_place(capture.truth.labels["carry"], capture.truth)
     values = np.full((len(points), n), np.nan)
     for p, point in enumerate(points):
-        residual = by_place(capture[point].cpu().double(), capture.truth)
-        for half, means in enumerate(means_of_the_other_half(residual, carry)):
-            own, there = carry[half::2].T, ~means.isnan().any(-1)
-            near = nearness(residual[half::2].transpose(0, 1), means.nan_to_num())
-            near = near.masked_fill(~there[:, None], -torch.inf)
-            scored = there.gather(1, own) & (there.sum(-1, keepdim=True) > 1)
+        residual = _by_place(capture[point].cpu().double(), capture.truth)
+        for half, means in enumerate(_means_of_the_other_half(residual, carry)):
+            own, known = carry[half::2].T, ~means.isnan().any(-1)
+            near = _nearness(residual[half::2].transpose(0, 1), means.nan_to_num())
+            near = near.masked_fill(~known[:, None], -torch.inf)
+            scored = known.gather(1, own) & (known.sum(-1, keepdim=True) > 1)
             values[p, half::2] = ((hit(near, own) * scored).sum(0) / scored.sum(0)).numpy()
     return Measurement(
         name="Carry",
         values=values,
         dims=("point", "example"),
-        coords={"point": points, "example": range(n)},
+        coords={"point": points},
         units="share",
         settings={"model": capture.subject.name, "examples behind the means": n // 2},
         caption="Share of the product's places whose residual is nearest to the mean residual of the same place and "
@@ -70,7 +70,7 @@ def score(capture: Capture) -> Measurement:
     )
 
 
-def nearness(
+def _nearness(
     residual: Float[Tensor, "place n d_model"], means: Float[Tensor, "place carry d_model"]
 ) -> Float[Tensor, "place n carry"]:
     """How near a residual is to each mean (larger is nearer): ⟨x, m⟩ − ½‖m‖², without ½‖x‖², the same for all.
@@ -82,12 +82,12 @@ def nearness(
     return (x @ m.mT - m.square().sum(-1)[:, None] / 2).float()
 
 
-def by_place(values: Tensor, truth: Truth) -> Tensor:
+def _by_place(values: Tensor, truth: Truth) -> Tensor:
     """The values at the positions that predict the product's digits: `[batch, pos, …]` to `[batch, place, …]`."""
     return values[truth.labels["digit"] >= 0].unflatten(0, (len(values), -1))
 
 
-def means_of_the_other_half(
+def _means_of_the_other_half(
     residual: Float[Tensor, "batch place d_model"], carry: Int[Tensor, "batch place"]
 ) -> Float[Tensor, "half place carry d_model"]:
     """The mean residual of each place and carry, for even examples over the odd ones, and for these over the even.
@@ -113,21 +113,21 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     point, tokens = f"blocks.{subject.n_layers - 1}.hook_resid_mid", batch.tokens
     truth, n, n_pos = subject.task.truth(tokens), *tokens.shape
     digit = truth.labels["digit"]
-    position, there = interventions.choose_one(digit > 0, generator)
+    position, testable = interventions.choose_one(digit > 0, generator)
     place, rows = interventions.at_position(digit, position), torch.arange(n)
     residual = interventions.activation(model, tokens, point).cpu()
-    carries, digits = (by_place(ids, truth) for ids in (truth.labels["carry"], tokens.roll(-1, dims=1)))
+    carries, digits = (_by_place(ids, truth) for ids in (truth.labels["carry"], tokens.roll(-1, dims=1)))
     own, right = carries[rows, place], digits[rows, place]
 
-    means = means_of_the_other_half(by_place(residual.float(), truth), carries)[rows % 2, place]
+    means = _means_of_the_other_half(_by_place(residual.float(), truth), carries)[rows % 2, place]
     other, has_other = _another_carry(means, own, generator)
     change = (means[rows, other] - means[rows, own])[:, None].nan_to_num()
     aside = torch.nn.functional.normalize(torch.randn(change.shape, generator=generator), dim=-1)
     moved = (right + other - own) % 10
     twin, has_twin = interventions.choose_one(_same_column_but_for_the_carry(digits, carries, place), generator)
 
-    here = interventions.single_position(position, n_pos, there & has_other)
-    with_twin = interventions.single_position(position, n_pos, there & has_twin)
+    here = interventions.single_position(position, n_pos, testable & has_other)
+    with_twin = interventions.single_position(position, n_pos, testable & has_twin)
     edits = {
         "claimed": SpanEdit(point, here, residual + change, moved),
         "residual": SpanEdit(point, with_twin, residual[twin], digits[twin, place]),

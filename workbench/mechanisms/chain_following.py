@@ -27,13 +27,15 @@ from workbench.instruments.attention import attention_graph
 from workbench.interventions import OUTCOMES, Head, cut_edges
 from workbench.measurement import Measurement
 from workbench.mechanisms.heads import where_in_words
-from workbench.mechanisms.knockout import Answers, Knockout, hops_of, share
-from workbench.tasks import Batch
+from workbench.tasks import Batch, Truth, correct
 
 if TYPE_CHECKING:
     from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("mismatched", "untrained", "random_graph")
+MOST_HOPS = 8
+LEAD = 1e-3  # in nats; what leads by less is not told apart
+NOWHERE = torch.iinfo(torch.long).max
 
 needs = attention_graph.needs
 
@@ -62,14 +64,14 @@ def score(capture: Capture, *, n_hops: int | None = None) -> Measurement:
     by_layer = []
     for layer in layers:
         mixing = attention_graph.resolvent(capture, layer).cpu()
-        rivals = Rivals.of(mixing, others)
+        rivals = _Rivals.of(mixing, others)
         by_layer.append(np.stack([rivals.beaten(mixing, hop) for hop in gold], axis=1))
     values = np.stack(by_layer)
     return Measurement(
         name="Chain following",
         values=values,
         dims=("layer", "head", "hop", "example"),
-        coords={"layer": layers, "head": range(values.shape[1]), "hop": hops, "example": range(n)},
+        coords={"layer": layers, "hop": hops},
         units="share",
         settings={"model": capture.subject.name},
         caption="Share of queries whose true ancestor h hops up gets more of the head's row than any position that is "
@@ -87,11 +89,11 @@ def picked_out(
     Where g gold keys and r others share the largest, it counts g / (g + r); where that is 0, nothing is read: 0.
     A key that is both counts as gold.
     """
-    return Rivals.of(mixing, others & ~gold).beaten(mixing, gold)
+    return _Rivals.of(mixing, others & ~gold).beaten(mixing, gold)
 
 
 @dataclass(frozen=True)
-class Rivals:
+class _Rivals:
     """The largest entry of each row among the keys that are no ancestor, and how many of them have it."""
 
     largest: Float[Tensor, "batch head query"]
@@ -154,29 +156,142 @@ def causal(
     Raises:
         ValueError: as `cut_edges`, or if `hops` are not whole numbers from 1.
     """
-    truth, hops = subject.task.truth(batch.tokens), hops_of(subject, hops)
-    before = Answers.of(cut_edges(model, batch, None, []).cpu(), batch, truth)
+    truth, hops = subject.task.truth(batch.tokens), _hops_of(subject, hops)
+    before = _ChainAnswers.of(cut_edges(model, batch, None, []).cpu(), batch, truth)
     values = np.full((len(EDITS), len(OUTCOMES), len(hops), len(batch)), np.nan)
     for h, hop in enumerate(hops):
-        claimed = Knockout.draw(truth, before, hop, generator)
+        claimed = _Knockout.draw(truth, before, hop, generator)
         for e, cut in enumerate((claimed, claimed.elsewhere(truth, generator))):
-            after = Answers.of(cut.run(model, batch, heads), batch, truth)
+            after = _ChainAnswers.of(cut.run(model, batch, heads), batch, truth)
             values[e, :, h] = _outcomes(claimed, cut, before, after).numpy()
     return Measurement(
         name="Chain following: knockout by hop",
         values=values,
         dims=("edit", "outcome", "hop", "example"),
-        coords={"edit": EDITS, "outcome": OUTCOMES, "hop": hops, "example": range(len(batch))},
+        coords={"edit": EDITS, "outcome": OUTCOMES, "hop": hops},
         units="share",
         settings={"model": subject.name, "edited": where_in_words(heads)},
         caption=f"Cut in {where_in_words(heads)}. {CAUSAL_CAPTION}",
     )
 
 
-def _outcomes(claimed: Knockout, cut: Knockout, before: Answers, after: Answers) -> Float[Tensor, "outcome batch"]:
+def _outcomes(
+    claimed: _Knockout, cut: _Knockout, before: _ChainAnswers, after: _ChainAnswers
+) -> Float[Tensor, "outcome batch"]:
     """What became of the answers that rest on the claimed edge once an edge was cut, in the order of `OUTCOMES`."""
     lost, needed = before.right & ~after.right, claimed.needed(before)
     of_query = torch.arange(before.right.shape[1]) == claimed.query[:, None]
-    changed = share(lost, before.right & needed & of_query[..., None])
+    tested = before.right & needed & of_query[..., None]  # [batch, pos, answer]
+    changed = (lost & tested).flatten(1).sum(-1).double() / tested.flatten(1).sum(-1)
     spared = ~(lost & ~needed).flatten(1).any(-1)  # nothing else was lost
     return torch.where(cut.made, torch.stack([((changed == 1) & spared).double(), changed]), torch.nan)
+
+
+@dataclass(frozen=True)
+class _ChainAnswers:
+    """The answers that a batch asks for, whether they are right, and how many hops of a chain each needs.
+
+    A position with one class to predict has one answer, which needs its whole chain. A position that predicts the set
+    of its ancestors has an answer for each ancestor, which needs the hops up to that ancestor.
+
+    Attributes:
+        right: whether each answer is right.
+        needs: how many hops of the position's chain the answer needs; 0 where there is no answer.
+    """
+
+    right: Bool[Tensor, "batch pos answer"]
+    needs: Int[Tensor, "batch pos answer"]
+
+    @staticmethod
+    def of(logits: Float[Tensor, "batch pos class"], batch: Batch, truth: Truth) -> _ChainAnswers:
+        """The answers that these logits give.
+
+        Of a set, an ancestor is right where its logit is larger, by `LEAD` or more, than that of every class outside
+        the set.
+        """
+        if batch.targets.ndim == 2 or "ancestors" not in truth.arrays:
+            right = (correct(logits, batch) == 1)[..., None]
+            return _ChainAnswers(right, torch.where(batch.loss_mask, NOWHERE, 0)[..., None])
+        ancestors = truth.arrays["ancestors"]
+        rival = logits.masked_fill(batch.targets, -torch.inf).amax(-1, keepdim=True)
+        answered = (ancestors >= 0) & batch.loss_mask[..., None]
+        hop = torch.arange(1, ancestors.shape[-1] + 1)
+        leads = logits.gather(2, ancestors.clamp(min=0)) >= rival + LEAD
+        return _ChainAnswers(leads & answered, torch.where(answered, hop, 0))
+
+
+@dataclass(frozen=True)
+class _Knockout:
+    """One edge to cut in each example: hop h on the chain of a query that is drawn at random.
+
+    Attributes:
+        made: whether the example has such an edge.
+        query: the position whose chain it is.
+        edge: the position that may no longer read, and the position that it may not read.
+        place: for each position, after how many hops of its chain the edge comes; `NOWHERE` where the edge is not on
+            the position's chain.
+    """
+
+    made: Bool[Tensor, " batch"]
+    query: Int[Tensor, " batch"]
+    edge: Int[Tensor, "batch 2"]
+    place: Int[Tensor, "batch pos"]
+
+    @staticmethod
+    def draw(truth: Truth, answers: _ChainAnswers, hop: int, generator: torch.Generator) -> _Knockout:
+        """Draw a query with a right answer that needs an edge of this hop, and that edge."""
+        n, n_pos = answers.right.shape[:2]
+        every = torch.arange(n)
+        # Ancestors one hop up, h hops up, and h − 1 hops up (the query itself for h = 1).
+        step, beyond = truth.adjacency(n, n_pos, 1), truth.adjacency(n, n_pos, hop)
+        near = torch.eye(n_pos, dtype=torch.bool).expand(n, -1, -1)
+        near = near if hop == 1 else truth.adjacency(n, n_pos, hop - 1)
+        # Ancestors h hops up that are reached by one step from one h − 1 hops up.
+        over = (near.float() @ step.float() > 0) & beyond
+        able = (answers.right & (answers.needs >= hop)).any(-1) & over.any(-1)
+        # The query, then the end of the edge, then its beginning.
+        query = _one_of(able, generator)
+        to = _one_of(over[every, query], generator)
+        start = _one_of(near[every, query] & step[every, :, to], generator)
+        # Every position with the edge's beginning among its ancestors has the edge on its chain, at that many hops.
+        edges = truth.edges[truth.edges[:, 3] == start[truth.edges[:, 0]]]
+        place = torch.full((n, n_pos), NOWHERE)
+        place.view(-1).scatter_reduce_(0, edges[:, 0] * n_pos + edges[:, 2], edges[:, 1], "amin")
+        place[every, start] = 0
+        return _Knockout(able.any(-1), query, torch.stack([start, to], dim=-1), place)
+
+    def needed(self, answers: _ChainAnswers) -> Bool[Tensor, "batch pos answer"]:
+        """Whether an answer needs the edge."""
+        return self.place[..., None] < answers.needs
+
+    def elsewhere(self, truth: Truth, generator: torch.Generator) -> _Knockout:
+        """Other cuts beside these: a gold edge that is not on the query's chain, from a position before the query."""
+        n, n_pos = self.place.shape
+        every, step = torch.arange(n), truth.adjacency(n, n_pos, 1)
+        on_chain = truth.adjacency(n, n_pos)[every, self.query]
+        able = step.any(-1) & ~on_chain & (torch.arange(n_pos) < self.query[:, None])
+        start = _one_of(able, generator)
+        edge = torch.stack([start, _one_of(step[every, start], generator)], dim=-1)
+        return _Knockout(self.made & able.any(-1), self.query, edge, self.place)
+
+    def run(self, model: AnyHooked, batch: Batch, heads: Sequence[Head] | None) -> Float[Tensor, "batch pos class"]:
+        """The model's logits with these edges cut in these heads; None for every one."""
+        edges = torch.cat([torch.arange(len(self.made))[:, None], self.edge], dim=1)[self.made]
+        return cut_edges(model, batch, None, edges, heads=heads).cpu()
+
+
+def _one_of(mask: Bool[Tensor, "batch pos"], generator: torch.Generator) -> Int[Tensor, " batch"]:
+    """A position at which the mask is true, drawn at random for each row; position 0 where it is true nowhere."""
+    return torch.where(mask, torch.rand(mask.shape, generator=generator), -1.0).argmax(-1)
+
+
+def _hops_of(subject: Subject, hops: Sequence[int] | None) -> list[int]:
+    """The hops to cut, by default those that the task's chains have, at most `MOST_HOPS`.
+
+    Raises:
+        ValueError: if there is none, or one is below 1.
+    """
+    hops = list(range(1, min(sample_truth(subject).n_hops, MOST_HOPS) + 1) if hops is None else hops)
+    if not hops or min(hops) < 1:
+        raise ValueError(f"hops to cut are whole numbers from 1, at least one of them, not {hops}")
+    return hops

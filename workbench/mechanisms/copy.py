@@ -12,6 +12,7 @@ tokens of another example (`mismatched`), and a re-initialised model.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,18 +41,15 @@ CAUSAL_CAPTION = (
     "by another leaves it alone (elsewhere)."
 )
 
+why_not = partial(missing, labels=("minimum", "identity", "successor"))
+
 
 def needs(subject: Subject) -> list[str]:
     """The residual after attention and after the MLP of every layer, and what every attention layer writes."""
     return [*projection.needs(subject), *(f"blocks.{layer}.hook_attn_out" for layer in range(subject.n_layers))]
 
 
-def why_not(subject: Subject) -> str | None:
-    """Why this claim cannot be tested on this model, in one line; None if it can."""
-    return missing(subject, "minimum", "identity", "successor")
-
-
-def inputs(truth: Truth) -> Bool[Tensor, "batch pos"]:
+def _inputs(truth: Truth) -> Bool[Tensor, "batch pos"]:
     """The positions before the delimiter."""
     delimiter = truth.labels["minimum"] >= 0
     return torch.arange(delimiter.shape[1]) < delimiter.long().argmax(-1, keepdim=True)
@@ -59,7 +57,7 @@ def inputs(truth: Truth) -> Bool[Tensor, "batch pos"]:
 
 def score(capture: Capture) -> Measurement:
     """Share of the positions before the delimiter at which the claim holds: dims `point` (hook name), `example`."""
-    tokens, before = capture.batch.tokens, inputs(capture.truth)
+    tokens, before = capture.batch.tokens, _inputs(capture.truth)
     points = needs(capture.subject)
     shares = []
     for point in points:
@@ -69,7 +67,7 @@ def score(capture: Capture) -> Measurement:
         name="Copy before the delimiter",
         values=np.stack(shares),
         dims=("point", "example"),
-        coords={"point": points, "example": range(len(tokens))},
+        coords={"point": points},
         units="share",
         settings={"model": capture.subject.name, "basis": "encoder"},
         caption="Share of input positions whose own token is the top one in the encoder basis. The embedding is in the "
@@ -91,16 +89,16 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     """
     tokens, truth = batch.tokens, subject.task.truth(batch.tokens)
     n_pos, d_vocab, labels = tokens.shape[1], len(subject.encoder), truth.labels
-    position, there = interventions.choose_one(_single_successors(tokens, truth), generator)
+    position, testable = interventions.choose_one(_single_successors(tokens, truth), generator)
     own, following = at_outputs(labels, position)
     symbols = interventions.token_mask(labels["identity"][labels["identity"] >= 0], d_vocab)[None]
-    successor = _replaced_successor(tokens, inputs(truth), own, following, symbols, generator)
-    below = _replaced_below(tokens, inputs(truth), own, symbols, generator)
+    successor = _replaced_successor(tokens, _inputs(truth), own, following, symbols, generator)
+    below = _replaced_below(tokens, _inputs(truth), own, symbols, generator)
 
     # What must follow once the successor is another symbol; an example in which nothing larger is left is not tested.
-    larger = torch.where(inputs(truth) & (successor.tokens > own[:, None]), successor.tokens, d_vocab).amin(-1)
-    here = interventions.single_position(successor.position, n_pos, there & successor.there & (larger < d_vocab))
-    elsewhere = interventions.single_position(below.position, n_pos, there & below.there)
+    larger = torch.where(_inputs(truth) & (successor.tokens > own[:, None]), successor.tokens, d_vocab).amin(-1)
+    here = interventions.single_position(successor.position, n_pos, testable & successor.testable & (larger < d_vocab))
+    elsewhere = interventions.single_position(below.position, n_pos, testable & below.testable)
 
     point = f"blocks.{subject.n_layers - 1}.hook_resid_pre"
     residual = interventions.activation(model, tokens, point)
@@ -121,18 +119,18 @@ class _Replaced:
     Attributes:
         position: where; any place in an example without one to replace.
         symbol: what stands there instead.
-        there: whether the example has such an input and such a symbol.
+        testable: whether the example has such an input and such a symbol.
         tokens: the sequences with the symbol replaced.
     """
 
     position: Int[Tensor, " batch"]
     symbol: Int[Tensor, " batch"]
-    there: Bool[Tensor, " batch"]
+    testable: Bool[Tensor, " batch"]
     tokens: Int[Tensor, "batch pos"]
 
     @staticmethod
-    def of(tokens: Tensor, position: Tensor, symbol: Tensor, there: Tensor) -> _Replaced:
-        return _Replaced(position, symbol, there, tokens.scatter(1, position[:, None], symbol[:, None]))
+    def of(tokens: Tensor, position: Tensor, symbol: Tensor, testable: Tensor) -> _Replaced:
+        return _Replaced(position, symbol, testable, tokens.scatter(1, position[:, None], symbol[:, None]))
 
 
 def _replaced_successor(
@@ -140,8 +138,8 @@ def _replaced_successor(
 ) -> _Replaced:
     """The single input that should follow becomes any other symbol but the output token itself."""
     position = (before & (tokens == following[:, None])).long().argmax(-1)
-    symbol, there = interventions.choose_one(interventions.excluding(symbols, own, following), generator)
-    return _Replaced.of(tokens, position, symbol, there)
+    symbol, testable = interventions.choose_one(interventions.excluding(symbols, own, following), generator)
+    return _Replaced.of(tokens, position, symbol, testable)
 
 
 def _replaced_below(
@@ -158,5 +156,5 @@ def _replaced_below(
 def _single_successors(tokens: Int[Tensor, "batch pos"], truth: Truth) -> Bool[Tensor, "batch pos"]:
     """Output positions whose next token is another than their own, and in the input once."""
     own, following = truth.labels["identity"], truth.labels["successor"]
-    copies = ((tokens[:, None, :] == following[..., None]) & inputs(truth)[:, None, :]).sum(-1)
+    copies = ((tokens[:, None, :] == following[..., None]) & _inputs(truth)[:, None, :]).sum(-1)
     return (following >= 0) & (following != own) & (copies == 1)

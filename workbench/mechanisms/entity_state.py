@@ -43,13 +43,10 @@ CAUSAL_CAPTION = (
 
 needs = attention_graph.needs
 
-
-def why_not(subject: Subject) -> str | None:
-    """Why this claim cannot be tested on this model, in one line; None if it can."""
-    return missing(subject, "clause")
+why_not = partial(missing, labels=("clause",))
 
 
-def gold_clauses(truth: Truth) -> Int[Tensor, "batch pos"]:
+def _gold_clauses(truth: Truth) -> Int[Tensor, "batch pos"]:
     """At the answer's words about a box the number of the clause that last changed it, −1 elsewhere."""
     clause = truth.labels["clause"]
     example, _, query, key = truth.edges.unbind(1)
@@ -64,7 +61,7 @@ def score(capture: Capture) -> Measurement:
 
     NaN where an example's answer is about no box that a clause has changed.
     """
-    clause, gold = capture.truth.labels["clause"], gold_clauses(capture.truth)
+    clause, gold = capture.truth.labels["clause"], _gold_clauses(capture.truth)
     return attention_graph.by_head(
         capture,
         lambda mixing: _read(mixing, clause, gold),
@@ -114,17 +111,20 @@ def causal(
     Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     tokens = batch.tokens
-    told = _retold(subject, tokens, generator)
-    residual = cache(lambda layer: interventions.activation(model, told.tokens, f"blocks.{layer}.hook_resid_pre"))
+    retold = _retold(subject, tokens, generator)
+    residual = cache(lambda layer: interventions.activation(model, retold.tokens, f"blocks.{layer}.hook_resid_pre"))
 
     def of_layer(layer: int, where: Bool[Tensor, "batch pos"]) -> SpanEdit:
         """The residual of the other telling at these positions."""
-        return SpanEdit(f"blocks.{layer}.hook_resid_pre", where, residual(layer), told.other)
+        return SpanEdit(f"blocks.{layer}.hook_resid_pre", where, residual(layer), retold.other)
 
-    spans = {"claimed": told.text & told.gold, "whole text": told.text, "elsewhere": told.text & ~told.gold}
+    spans = {"claimed": retold.text & retold.gold, "whole text": retold.text, "elsewhere": retold.text & ~retold.gold}
     read = partial(interventions.read_by, heads=heads, n_layers=subject.n_layers)
     edits = {name: read(partial(of_layer, where=span)) for name, span in spans.items()}
-    question, reader = Question(told.position, told.named), "the last layer" if heads is None else where_in_words(heads)
+    question, reader = (
+        Question(retold.position, retold.named),
+        "the last layer" if heads is None else where_in_words(heads),
+    )
     caption = CAUSAL_CAPTION.format(reader=reader)
     return interventions.outcomes(
         model, subject, tokens, question, edits, name="Entity state", caption=caption, edited=reader
@@ -156,14 +156,14 @@ class _Retold:
 def _retold(subject: Subject, tokens: Int[Tensor, "batch pos"], generator: torch.Generator) -> _Retold:
     """Draw an object of each answer and the one that takes its place."""
     truth = subject.task.truth(tokens)
-    clause, gold = truth.labels["clause"], gold_clauses(truth)
+    clause, gold = truth.labels["clause"], _gold_clauses(truth)
     following, rows = tokens.roll(-1, dims=1), torch.arange(len(tokens))[:, None]
     free = _free_neighbours(tokens, subject.task.vocabulary.words)
-    position, there = interventions.choose_one((gold >= 0) & free[rows, following].any(-1), generator)
+    position, testable = interventions.choose_one((gold >= 0) & free[rows, following].any(-1), generator)
     named = interventions.at_position(following, position)
     side, has_side = interventions.choose_one(interventions.at_position(free, named), generator)
     other = named + 2 * side - 1  # the object before it in the alphabet, or the one after
-    text = (clause >= 0) & (there & has_side)[:, None]
+    text = (clause >= 0) & (testable & has_side)[:, None]
     retold = torch.where(text & (tokens == named[:, None]), other[:, None], tokens)
     of_gold = clause == interventions.at_position(gold, position)[:, None]
     return _Retold(position, named, other, retold, text, of_gold)

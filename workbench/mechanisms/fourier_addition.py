@@ -67,7 +67,7 @@ def score(capture: Capture) -> Measurement:
         name="Fourier addition",
         values=right.numpy(),
         dims=("example",),
-        coords={"example": range(len(kept))},
+        coords={},
         units="share",
         settings={"model": capture.subject.name, "frequencies": key},
         caption="Whether the waves of the embedding's key frequencies alone, in the logits, give the answer. It does "
@@ -124,7 +124,7 @@ def ablation(model: AnyHooked, subject: Subject, batch: Batch, frequencies: Sequ
         name="Without frequencies of the embedding",
         values=torch.stack(right).double().numpy(),
         dims=("edit", "example"),
-        coords={"edit": ("none", "removed", "others removed"), "example": range(len(tokens))},
+        coords={"edit": ("none", "removed", "others removed")},
         units="share",
         settings={"model": subject.name, "frequencies": list(frequencies)},
         caption="Right answers when the embeddings of both numbers lose these frequencies, and when they lose all "

@@ -46,7 +46,7 @@ def lost(test: Measurement) -> Float[np.ndarray, " hop"]:
     changed = test.select(edit="claimed", outcome="changed").values
     by_hop = changed.reshape(-1, changed.shape[-1])
     enough = (~np.isnan(by_hop)).sum(-1) >= LEAST_FOR_A_VERDICT
-    return np.array([np.nanmean(row) if there else np.nan for row, there in zip(by_hop, enough, strict=True)])
+    return np.array([np.nanmean(row) if tested else np.nan for row, tested in zip(by_hop, enough, strict=True)])
 
 
 def smallest_set(
@@ -69,10 +69,10 @@ def smallest_set(
     # The edit in all heads: if it loses nothing, no set does.
     kept = list(weakest_first)
     everything = effect(kept)
-    there = everything >= LEAST_LOST  # NaN is not
-    if not there.any():
+    counted = everything >= LEAST_LOST  # NaN is not
+    if not counted.any():
         return ()
-    enough = KEPT * everything[there].mean()
+    enough = KEPT * everything[counted].mean()
     # Leave out half of the heads at once, then quarters, …, at last single heads.
     size = max(1, len(kept) // 2)
     while True:
@@ -80,7 +80,7 @@ def smallest_set(
         start = 0
         while start < len(kept):
             rest = kept[:start] + kept[start + size :]
-            if rest and effect(rest)[there].mean() >= enough:
+            if rest and effect(rest)[counted].mean() >= enough:
                 kept = rest
             else:
                 start += size

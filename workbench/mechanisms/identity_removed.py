@@ -38,7 +38,7 @@ def why_not(subject: Subject) -> str | None:
     """Why this claim cannot be tested on this model, in one line; None if it can."""
     if subject.attention_only:
         return "the model has no MLP, of which this claim is (d_mlp = 0)"
-    return missing(subject, "identity", "successor")
+    return missing(subject, ("identity", "successor"))
 
 
 def score(capture: Capture) -> Measurement:
@@ -54,7 +54,7 @@ def score(capture: Capture) -> Measurement:
         name="Identity removed by the last MLP",
         values=((holds * scored).sum(-1) / scored.sum(-1)).double().numpy(),
         dims=("example",),
-        coords={"example": range(len(own))},
+        coords={},
         units="share",
         settings={"model": capture.subject.name, "basis": "decoder", "points": needs(capture.subject)},
         caption="Share of output positions, their next token being another, whose own token is one of the two top ones "
@@ -75,14 +75,14 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     point = f"blocks.{subject.n_layers - 1}.hook_mlp_out"
     labels, n_pos = subject.task.truth(batch.tokens).labels, batch.tokens.shape[1]
     differs = (labels["successor"] >= 0) & (labels["successor"] != labels["identity"])
-    position, there = interventions.choose_one(differs, generator)
+    position, testable = interventions.choose_one(differs, generator)
     own, following = at_outputs(labels, position)
     symbols = labels["identity"][labels["identity"] >= 0]
     (third, _), (fourth, has_fourth) = interventions.two_other_tokens(
         symbols, len(subject.decoder), (own, following), generator
     )
     written = interventions.activation(model, batch.tokens, point)
-    here = interventions.single_position(position, n_pos, there)
+    here = interventions.single_position(position, n_pos, testable)
     elsewhere = interventions.exchanged(written, subject.decoder, third, fourth)
     edits = {
         "claimed": SpanEdit(point, here, interventions.exchanged(written, subject.decoder, own, following), own),

@@ -102,7 +102,7 @@ def causal(
         name="Induction",
         values=np.repeat(torch.stack(values)[:, None].numpy(), len(OUTCOMES), axis=1),
         dims=("edit", "outcome", "example"),
-        coords={"edit": EDITS, "outcome": OUTCOMES, "example": range(len(batch))},
+        coords={"edit": EDITS, "outcome": OUTCOMES},
         units="share",
         settings={"model": subject.name, "edited": where_in_words(heads)},
         caption=f"{CAUSAL_CAPTION.format(where=where_in_words(heads))} Over answers that are right before the edit, "

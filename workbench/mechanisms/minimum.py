@@ -12,6 +12,7 @@ by chance), and a re-initialised model.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -34,21 +35,19 @@ if TYPE_CHECKING:
 POINT = "blocks.0.hook_resid_mid"
 CONTROLS = ("mismatched", "untrained")
 
+why_not = partial(missing, labels=("minimum",))
+
 
 def needs(subject: Subject) -> list[str]:
     """The residual after the attention of every layer."""
     return [f"blocks.{layer}.hook_resid_mid" for layer in range(subject.n_layers)]
 
 
-def why_not(subject: Subject) -> str | None:
-    """Why this claim cannot be tested on this model, in one line; None if it can."""
-    return missing(subject, "minimum")
-
-
+@torch.no_grad()
 def on_symbols(capture: Capture, point: str, basis: str) -> Float[Tensor, "batch pos token"]:
     """Inner products of a residual with a basis, −∞ for the delimiter and for padding."""
     delimiters = capture.batch.tokens[capture.truth.labels["minimum"] >= 0].unique().tolist()
-    on_basis = projection.inner_products(capture.subject, capture[point], basis).cpu()
+    on_basis = projection.project(capture[point], projection.basis(capture.subject, basis)).cpu()
     on_basis[..., [token for token in (*delimiters, capture.subject.task.pad) if token >= 0]] = -torch.inf
     return on_basis
 
@@ -72,7 +71,7 @@ def score(capture: Capture, *, layer: int = 0) -> Measurement:
         name="Minimum at the delimiter",
         values=torch.where((minimum >= 0).any(-1), holds, torch.nan).numpy(),
         dims=("example",),
-        coords={"example": range(len(minimum))},
+        coords={},
         units="share",
         settings={"model": capture.subject.name, "basis": "decoder", "point": point},
         caption="Share of sequences whose delimiter points at the smallest input token, of all symbols, in the decoder "
@@ -91,8 +90,8 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     """
     n_pos = batch.tokens.shape[1]
     minimum, delimiter = subject.task.truth(batch.tokens).labels["minimum"].max(-1)
-    there = minimum >= 0
-    different = (minimum[:, None] != minimum) & there[:, None] & there
+    has_delimiter = minimum >= 0
+    different = (minimum[:, None] != minimum) & has_delimiter[:, None] & has_delimiter
     other, has_other = interventions.choose_one(different, generator)
     twin, has_twin = interventions.choose_one(different & (delimiter[:, None] == delimiter), generator)
     before, has_before = interventions.choose_one(torch.arange(n_pos) < delimiter[:, None], generator)

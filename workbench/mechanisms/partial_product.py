@@ -99,8 +99,8 @@ def causal(
     """
     tokens, n_pos = batch.tokens, batch.tokens.shape[1]
     test = _replaced_digits(subject, tokens, generator)
-    here = interventions.single_position(test.source, n_pos, test.there)
-    elsewhere = interventions.single_position(test.higher, n_pos, test.there & test.has_higher)
+    here = interventions.single_position(test.source, n_pos, test.testable)
+    elsewhere = interventions.single_position(test.higher, n_pos, test.testable & test.has_higher)
     runs = {"claimed": (test.replaced, here), "elsewhere": (test.unrelated, elsewhere)}
 
     @cache
@@ -125,14 +125,14 @@ class _ReplacedDigits:
     that no carry changes before it.
 
     Attributes:
-        position, there: where the product's digit is predicted, and whether the example has one to test.
+        position, testable: where the product's digit is predicted, and whether the example has one to test.
         right, predicted: the digit, and what it must become.
         source, replaced: the position of the operand digit that enters it, and the sequence with another digit there.
         higher, has_higher, unrelated: the same of a digit that enters only higher columns.
     """
 
     position: Int[Tensor, " batch"]
-    there: Bool[Tensor, " batch"]
+    testable: Bool[Tensor, " batch"]
     right: Int[Tensor, " batch"]
     predicted: Int[Tensor, " batch"]
     source: Int[Tensor, " batch"]
@@ -146,7 +146,7 @@ def _replaced_digits(subject: Subject, tokens: Int[Tensor, "batch pos"], generat
     """Draw what is tested, and the digits that replace others."""
     assert isinstance(subject.task, Multiplication)
     d, digit = subject.task.digits, subject.task.truth(tokens).labels["digit"]
-    position, there = interventions.choose_one((digit >= 0) & (digit < d), generator)
+    position, testable = interventions.choose_one((digit >= 0) & (digit < d), generator)
     place = interventions.at_position(digit, position).clamp(min=0)
 
     # Digit k of one operand enters column k times the lowest digit of the other, its partner.
@@ -160,7 +160,7 @@ def _replaced_digits(subject: Subject, tokens: Int[Tensor, "batch pos"], generat
     above, has_higher = interventions.choose_one(torch.arange(d) > place[:, None], generator)
     higher = operand * (d + 1) + above
     unrelated = _with_another_digit(tokens, higher, generator)
-    return _ReplacedDigits(position, there, right, predicted, source, replaced, higher, has_higher, unrelated)
+    return _ReplacedDigits(position, testable, right, predicted, source, replaced, higher, has_higher, unrelated)
 
 
 def _with_another_digit(

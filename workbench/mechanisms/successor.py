@@ -11,6 +11,7 @@ re-initialised model.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,14 +33,11 @@ if TYPE_CHECKING:
 POINT = "blocks.1.hook_resid_mid"
 CONTROLS = ("mismatched", "untrained")
 
+why_not = partial(missing, labels=("identity", "successor"), layers=2)
+
 
 def needs(subject: Subject) -> list[str]:
     return [POINT]
-
-
-def why_not(subject: Subject) -> str | None:
-    """Why this claim cannot be tested on this model, in one line; None if it can."""
-    return missing(subject, "identity", "successor", layers=2)
 
 
 def score(capture: Capture) -> Measurement:
@@ -55,7 +53,7 @@ def score(capture: Capture) -> Measurement:
         name="Identity + successor at the outputs",
         values=share.numpy(),
         dims=("example",),
-        coords={"example": range(len(own))},
+        coords={},
         units="share",
         settings={"model": capture.subject.name, "basis": "decoder", "point": POINT},
         caption="Share of output positions but the last whose two top tokens in the decoder basis, after the second "
@@ -72,7 +70,7 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     labels, n_pos = subject.task.truth(batch.tokens).labels, batch.tokens.shape[1]
-    position, there = interventions.choose_one(labels["successor"] >= 0, generator)
+    position, testable = interventions.choose_one(labels["successor"] >= 0, generator)
     own, following = at_outputs(labels, position)
     symbols = labels["identity"][labels["identity"] >= 0]
     (third, has_third), (fourth, has_fourth) = interventions.two_other_tokens(
@@ -82,9 +80,11 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     claimed = interventions.exchanged(residual, subject.decoder, following, third)
     elsewhere = interventions.exchanged(residual, subject.decoder, third, fourth)
     edits = {
-        "claimed": SpanEdit(POINT, interventions.single_position(position, n_pos, there & has_third), claimed, third),
+        "claimed": SpanEdit(
+            POINT, interventions.single_position(position, n_pos, testable & has_third), claimed, third
+        ),
         "elsewhere": SpanEdit(
-            POINT, interventions.single_position(position, n_pos, there & has_fourth), elsewhere, third
+            POINT, interventions.single_position(position, n_pos, testable & has_fourth), elsewhere, third
         ),
     }
     return interventions.outcomes(

@@ -21,7 +21,7 @@ from workbench.instruments.residual.projection import top_tokens
 from workbench.instruments.residual.trajectory import trajectory
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import over_seeds
-from workbench.measurement.controls.words import in_words
+from workbench.measurement.controls import control_in_words
 from workbench.measurement.draws import rates_by_group
 from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms import MECHANISMS
@@ -128,7 +128,7 @@ def controls_of(lines: Sequence[SeedGroup], name: str) -> Controls:
 def _controls_in_words(lines: Sequence[SeedGroup], name: str) -> str:
     """`Controls: ….`; nothing where there are none."""
     controls = dict.fromkeys(control for one in lines for control in one[name].controls)
-    return f"Controls: {'; '.join(map(in_words, controls))}." if controls else ""
+    return f"Controls: {'; '.join(map(control_in_words, controls))}." if controls else ""
 
 
 def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:

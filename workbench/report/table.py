@@ -18,8 +18,7 @@ from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, 
 from workbench.interventions import head_in_words
 from workbench.judgement.words import claims
 from workbench.measurement import Measurement, numbers
-from workbench.measurement.controls import UNTRAINED
-from workbench.measurement.controls.words import in_words, short
+from workbench.measurement.controls import UNTRAINED, control_in_short, control_in_words
 from workbench.measurement.places import place_in_words, point_name
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import where_in_words
@@ -205,7 +204,7 @@ def _add_mechanism(add: Add, columns: Sequence[Column], name: str) -> None:
         add(f"  {words}", lambda one, at=place_in_test: value(_causal(one, name), at, share))  # type: ignore[misc]
         kinds = dict.fromkeys(kind for one in columns if name in one for kind in _uninformed(one, name))
         for kind in kinds if edit == "claimed" else ():
-            add(f"    the same in {in_words(kind)}", lambda one, kind=kind: _counted(one, name, kind))  # type: ignore[misc]
+            add(f"    the same in {control_in_words(kind)}", lambda one, kind=kind: _counted(one, name, kind))  # type: ignore[misc]
 
 
 def _uninformed(one: Column, name: str) -> Mapping[str, Measurement]:
@@ -236,7 +235,7 @@ def _named(m: Measurement) -> str:
     control = str(m.labels)
     if not control:
         return "none"
-    return f"{short(control)} {share_of_draws(m) if control == UNTRAINED else share(m)}"
+    return f"{control_in_short(control)} {share_of_draws(m) if control == UNTRAINED else share(m)}"
 
 
 def _coordinates(columns: Sequence[Column], name: str) -> list[tuple[str, Any]]:

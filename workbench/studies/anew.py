@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from workbench.judgement.contrast import FEWEST_SEEDS, Group, Kind, Outcome, Rule, Verdict
+from workbench.judgement.contrast import FEWEST_SEEDS, ContrastKind, Group, Outcome, Rule, Verdict
 from workbench.judgement.tuning import AS_PLANNED, Tried, Tuning
 from workbench.judgement.words.studies import what
 from workbench.measurement import Measurement, intervals
@@ -81,7 +81,7 @@ def _of_tuned(planned: Outcome, earlier: Outcome, settings: Mapping[str, str]) -
         for group, n in zip(planned.groups, earlier.groups, strict=True)
     ]
     about = {"asked": planned.asked, "verdict": earlier.verdict, "value": earlier.value}
-    if planned.asked.kind is Kind.HIGHER:
+    if planned.asked.kind is ContrastKind.HIGHER:
         shares = scale_of(known[0].units).outcomes  # of which the interval was too narrow
         ends = {} if shares else {"low": earlier.low, "high": earlier.high}
         verdict = Verdict.OPEN if shares and earlier.verdict is Verdict.HOLDS else earlier.verdict
@@ -89,6 +89,6 @@ def _of_tuned(planned: Outcome, earlier: Outcome, settings: Mapping[str, str]) -
     own = known[0].model_copy(update={"value": earlier.value})
     if earlier.verdict is Verdict.OPEN or own.n < FEWEST_SEEDS:
         return Outcome(**about, rule=Rule.SEEDS, groups=(own,))
-    all_do = (earlier.verdict is Verdict.HOLDS) == (planned.asked.kind is Kind.REACHES)
+    all_do = (earlier.verdict is Verdict.HOLDS) == (planned.asked.kind is ContrastKind.REACHES)
     reached = own.n if all_do else 0
     return Outcome(**about, rule=Rule.SEEDS, groups=(own,), reached=reached, share=intervals.exact(reached, own.n))

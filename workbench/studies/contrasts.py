@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.judgement.contrast import Asked, Group, Kind, Outcome, decide
+from workbench.judgement.contrast import ContrastKind, ContrastQuestion, Group, Outcome, decide
 from workbench.judgement.words.studies import Places, question
 from workbench.measurement import Measurement
 from workbench.measurement.units import scale_of
@@ -24,7 +24,7 @@ class Contrast(ABC):
 
     @property
     @abstractmethod
-    def asked(self) -> Asked:
+    def asked(self) -> ContrastQuestion:
         """What it asks."""
 
     @property
@@ -47,7 +47,7 @@ class Contrast(ABC):
         if len(self.places) == 2 and self.places[0] == self.places[1]:
             raise ValueError(f"a contrast of {self.asked.quantity} compares {self.groups[0]!r} with itself")
         scale, value = scale_of(units), self.asked.value
-        scale = scale.of_differences() if self.asked.kind is Kind.HIGHER else scale
+        scale = scale.of_differences() if self.asked.kind is ContrastKind.HIGHER else scale
         if not scale.least <= value <= scale.most:
             raise ValueError(
                 f"a contrast of {self.asked.quantity} ({units}) has a value from {scale.least:g} to {scale.most:g}, "
@@ -94,8 +94,8 @@ class Higher(Contrast):
     than_at: Mapping[str, Any] | None = None
 
     @property
-    def asked(self) -> Asked:
-        return Asked(kind=Kind.HIGHER, quantity=self.quantity, value=self.by)
+    def asked(self) -> ContrastQuestion:
+        return ContrastQuestion(kind=ContrastKind.HIGHER, quantity=self.quantity, value=self.by)
 
     @property
     def places(self) -> Places:
@@ -117,8 +117,8 @@ class Reaches(Contrast):
     at: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def asked(self) -> Asked:
-        return Asked(kind=Kind.REACHES, quantity=self.quantity, value=self.value)
+    def asked(self) -> ContrastQuestion:
+        return ContrastQuestion(kind=ContrastKind.REACHES, quantity=self.quantity, value=self.value)
 
     @property
     def places(self) -> Places:
@@ -130,8 +130,8 @@ class StaysBelow(Reaches):
     """No seed of a group reaches a value: `Reaches` the other way round."""
 
     @property
-    def asked(self) -> Asked:
-        return Asked(kind=Kind.STAYS_BELOW, quantity=self.quantity, value=self.value)
+    def asked(self) -> ContrastQuestion:
+        return ContrastQuestion(kind=ContrastKind.STAYS_BELOW, quantity=self.quantity, value=self.value)
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,8 @@ class Near(Contrast):
     at: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def asked(self) -> Asked:
-        return Asked(kind=Kind.NEAR, quantity=self.quantity, value=self.value, within=self.within)
+    def asked(self) -> ContrastQuestion:
+        return ContrastQuestion(kind=ContrastKind.NEAR, quantity=self.quantity, value=self.value, within=self.within)
 
     @property
     def places(self) -> Places:

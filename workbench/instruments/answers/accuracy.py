@@ -8,21 +8,14 @@ regularities alone are worth.
 
 from __future__ import annotations
 
-from workbench.capture import LOGITS, Capture, Subject
-from workbench.instruments.answers.scored_positions import Of, scored, scored_in_words
+from workbench.capture import Capture
+from workbench.instruments.answers.overall import Of, scored, scored_in_words
+from workbench.instruments.shared import logits_alone, no_reason
 from workbench.measurement import Measurement
 
 CONTROLS = ("mismatched",)
 
-
-def why_not(subject: Subject) -> str | None:
-    """It can be measured on every model and task."""
-    return None
-
-
-def needs(subject: Subject) -> list[str]:
-    """The logits alone."""
-    return [LOGITS]
+needs, why_not = logits_alone, no_reason
 
 
 def measure(capture: Capture, *, of: Of = "answer") -> Measurement:
@@ -43,7 +36,7 @@ def measure(capture: Capture, *, of: Of = "answer") -> Measurement:
         name=f"Accuracy by {task.group}",
         values=values,
         dims=(task.group, "example"),
-        coords={task.group: task.groups, "example": range(values.shape[1])},
+        coords={task.group: task.groups},
         units="share",
         settings={"model": capture.subject.name, "unit": task.unit, "of": of},
         caption=f"Share of answers that are right, by {task.group}; an answer is one {task.unit}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jaxtyping import Float
+from collections.abc import Callable
+
+from jaxtyping import Int
 from torch import Tensor
 
 from workbench.capture import DECODED, Capture, Subject
@@ -29,20 +31,24 @@ def needs(subject: Subject) -> list[str]:
     return [DECODED]
 
 
-def answers_of(capture: Capture) -> Answers:
-    """The right answers to a capture's questions."""
-    return Answers.of(capture.subject.task, capture.batch)
-
-
-def by_group(capture: Capture, values: Float[Tensor, " batch"], name: str, units: str, caption: str) -> Measurement:
-    """A value of each answer: dims the task's group, if whole sequences have one (`length`), and `example`.
+def measured_answers(
+    capture: Capture, value: Callable[[Answers, Int[Tensor, "batch pos"]], Tensor], name: str, units: str, caption: str
+) -> Measurement:
+    """A value of each decoded answer: dims the task's group, if whole sequences have one (`length`), and `example`.
 
     NaN at the groups that a sequence is not in.
+
+    Args:
+        capture: with the decoded answers.
+        value: takes the right answers and the decoded ones, and returns a number of each.
+        name, units, caption: of the measurement.
     """
-    task, dims, coords = capture.subject.task, ["example"], {"example": list(range(len(values)))}
+    task = capture.subject.task
+    values = value(Answers.of(task, capture.batch), capture[DECODED].cpu()).double()
+    dims, coords = ["example"], {}
     if task.unit == "sequence":
         values = task.in_groups(values, capture.batch, capture.truth).T
-        dims, coords = [task.group, *dims], {task.group: list(task.groups), **coords}
+        dims, coords = [task.group, *dims], {task.group: list(task.groups)}
         name = f"{name} by {task.group}"
     return Measurement(
         name=name,

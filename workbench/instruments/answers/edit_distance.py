@@ -9,9 +9,10 @@ examples (`mismatched`).
 
 from __future__ import annotations
 
-from workbench.capture import DECODED, Capture
-from workbench.instruments.answers.decoded import answers_of, by_group, needs, why_not
+from workbench.capture import Capture
+from workbench.instruments.answers.decoded import measured_answers, needs, why_not
 from workbench.measurement import Measurement
+from workbench.tasks.answers import Answers
 
 CONTROLS = ("mismatched",)
 ON_REQUEST = True  # decoding runs the model once for every token of the answers
@@ -25,5 +26,5 @@ def measure(capture: Capture) -> Measurement:
     Tasks that break single positions down, such as multiplication, have the dim `example` alone. NaN at the groups that
     a sequence is not in.
     """
-    distance = answers_of(capture).edit_distance(capture[DECODED].cpu()).double()
-    return by_group(capture, distance, "Edit distance", "tokens", "Edit distance of answers from the right ones.")
+    caption = "Edit distance of answers from the right ones."
+    return measured_answers(capture, Answers.edit_distance, "Edit distance", "tokens", caption)

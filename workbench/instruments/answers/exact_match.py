@@ -8,9 +8,10 @@ decoded answers beside the right answers of other examples (`mismatched`).
 
 from __future__ import annotations
 
-from workbench.capture import DECODED, Capture
-from workbench.instruments.answers.decoded import answers_of, by_group, needs, why_not
+from workbench.capture import Capture
+from workbench.instruments.answers.decoded import measured_answers, needs, why_not
 from workbench.measurement import Measurement
+from workbench.tasks.answers import Answers
 
 CONTROLS = ("mismatched",)
 ON_REQUEST = True  # decoding runs the model once for every token of the answers
@@ -24,5 +25,6 @@ def measure(capture: Capture) -> Measurement:
     Tasks that break single positions down, such as multiplication, have the dim `example` alone. NaN at the groups that
     a sequence is not in.
     """
-    right = answers_of(capture).exact_match(capture[DECODED].cpu()).double()
-    return by_group(capture, right, "Exact match", "share", "Share of answers that are right throughout.")
+    return measured_answers(
+        capture, Answers.exact_match, "Exact match", "share", "Share of answers that are right throughout."
+    )

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import torch
 
-from workbench.capture import LOGITS, Capture, Subject
+from workbench.capture import Capture
+from workbench.instruments.shared import logits_alone, no_reason
 from workbench.measurement import Measurement
 from workbench.objectives.next_token import loss_floor, summed_cross_entropy
 from workbench.tasks.known_text import Origin
@@ -23,15 +24,7 @@ CONTROLS = ("mismatched",)
 NAMES = {Origin.HELD_OUT: "Test loss", Origin.TRAINED: "Training loss"}
 PARTS = ("loss", "loss above its floor")
 
-
-def why_not(subject: Subject) -> str | None:
-    """It can be measured on every model and task."""
-    return None
-
-
-def needs(subject: Subject) -> list[str]:
-    """The logits alone."""
-    return [LOGITS]
+needs, why_not = logits_alone, no_reason
 
 
 def measure(capture: Capture) -> Measurement:
@@ -42,23 +35,23 @@ def measure(capture: Capture) -> Measurement:
     """
     batch, logits, rows = capture.batch, capture.logits.cpu(), []
     for i in range(len(batch)):
-        one, n = batch[i : i + 1], int(batch.loss_mask[i].sum())
-        loss = summed_cross_entropy(logits[i : i + 1], one).item() / n if n else torch.nan
-        rows.append([loss, loss - loss_floor(one) if n else torch.nan])
+        sequence, n = batch[i : i + 1], int(batch.loss_mask[i].sum())
+        loss = summed_cross_entropy(logits[i : i + 1], sequence).item() / n if n else torch.nan
+        rows.append([loss, loss - loss_floor(sequence) if n else torch.nan])
     task = capture.subject.task
     parts = [*(PARTS if batch.targets.ndim == 3 else PARTS[:1])]
     values = torch.tensor(rows, dtype=torch.float64).reshape(-1, 2).T[: len(parts)]
     if len(task.origins) > 1:
         own = task.origins_of(batch.tokens)
-        there = torch.tensor([[one is origin for one in own] for origin in task.origins])
-        values = torch.cat([values, values[:1].where(there, torch.nan)])
+        of_origin = torch.tensor([[own_origin is origin for own_origin in own] for origin in task.origins])
+        values = torch.cat([values, values[:1].where(of_origin, torch.nan)])
         parts += [f"loss, {origin} sequences" for origin in task.origins]
     floor = " The floor of the loss is the mean entropy of the targets, which are sets." if len(parts) == 2 else ""
     return Measurement(
         name=NAMES.get(task.measured_on, "Loss"),
         values=values.numpy(),
         dims=("part", "example"),
-        coords={"part": parts, "example": list(range(len(batch)))},
+        coords={"part": parts},
         units="nats",
         settings={"model": capture.subject.name},
         caption=f"Mean cross-entropy over the scored positions of a sequence.{floor}",

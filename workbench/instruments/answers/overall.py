@@ -9,24 +9,35 @@ examples (`mismatched`).
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import torch
 
-from workbench.capture import LOGITS, Capture, Subject
-from workbench.instruments.answers.scored_positions import Of, scored, scored_in_words
+from workbench.capture import Capture
+from workbench.instruments.shared import logits_alone, no_reason
 from workbench.measurement import Measurement
-from workbench.tasks import correct, whole
+from workbench.tasks import Batch, correct, whole
+
+Of = Literal["answer", "all"]
 
 CONTROLS = ("mismatched",)
 
-
-def why_not(subject: Subject) -> str | None:
-    """It can be measured on every model and task."""
-    return None
+needs, why_not = logits_alone, no_reason
 
 
-def needs(subject: Subject) -> list[str]:
-    """The logits alone."""
-    return [LOGITS]
+def scored(capture: Capture, of: Of) -> Batch:
+    """A capture's batch, its loss mask true at the positions that count. Raises ValueError if `of` is unknown."""
+    if of not in get_args(Of):
+        raise ValueError(f"of is {' or '.join(map(repr, get_args(Of)))}, not {of!r}")
+    return capture.subject.task.answer_alone(capture.batch) if of == "answer" else capture.batch
+
+
+def scored_in_words(capture: Capture, of: Of) -> str:
+    """What does not count, for captions; nothing where there is no chain of thought."""
+    thought = bool((capture.subject.task.answer_mask(capture.batch) != capture.batch.loss_mask).any())
+    if not thought:
+        return ""
+    return " (the chain of thought before the answer does not count)" if of == "answer" else " (a chain of thought too)"
 
 
 def measure(capture: Capture, *, of: Of = "answer") -> Measurement:
@@ -47,7 +58,7 @@ def measure(capture: Capture, *, of: Of = "answer") -> Measurement:
         name="Accuracy",
         values=torch.stack([positions, sequences]).numpy(),
         dims=("unit", "example"),
-        coords={"unit": ("position", "sequence"), "example": range(len(mask))},
+        coords={"unit": ("position", "sequence")},
         units="share",
         settings={"model": capture.subject.name, "of": of},
         caption="Share of scored positions that are right, and of sequences with every scored position right"

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from workbench.capture import Capture, Subject, sample_truth
+from workbench.instruments.residual.projection import labelled, sequence
 from workbench.measurement import Measurement
 from workbench.util.lookup import lookup
 
@@ -31,6 +32,11 @@ def why_not(subject: Subject) -> str | None:
     """The reason, in one line, why nothing can be measured; None if something can."""
     if not sample_truth(subject).n_hops:
         return f"the task {subject.task.name} has no graph"
+    return why_no_pattern(subject)
+
+
+def why_no_pattern(subject: Subject) -> str | None:
+    """`why_not` of an instrument that looks at patterns alone, whatever the task."""
     return subject.no_pattern
 
 
@@ -43,16 +49,12 @@ def n_hops_of(capture: Capture, n_hops: int | None) -> int:
 
 def needs(subject: Subject) -> list[str]:
     """The attention pattern of every layer that is looked at."""
-    return [pattern_name(layer) for layer in subject.layers]
-
-
-def pattern_name(layer: int) -> str:
-    return f"blocks.{layer}.attn.hook_pattern"
+    return [f"blocks.{layer}.attn.hook_pattern" for layer in subject.layers]
 
 
 def pattern(capture: Capture, layer: int) -> Float[Tensor, "batch head query key"]:
     """A layer's pattern A, in float32 or better."""
-    A = capture[pattern_name(layer)]
+    A = capture[f"blocks.{layer}.attn.hook_pattern"]
     return A.to(torch.promote_types(A.dtype, torch.float32))
 
 
@@ -62,12 +64,16 @@ def resolvent(capture: Capture, layer: int) -> Float[Tensor, "batch head query k
 
     One that had to be solved for is kept with the capture, as several instruments ask for it: it is not to be changed.
     """
-    attention, kept, key = capture.subject.attention[layer], capture.computed, ("resolvent", layer)
+    attention, computed, key = capture.subject.attention[layer], capture.computed, ("resolvent", layer)
     if attention.takes_one_step:
         return unit_rows(pattern(capture, layer))
-    if key not in kept:
-        kept[key] = unit_rows(attention.mixing_matrix(pattern(capture, layer)))
-    return kept[key]
+    if key not in computed:
+        computed[key] = unit_rows(attention.mixing_matrix(pattern(capture, layer)))
+    return computed[key]
+
+
+OF_LAYER: dict[str, Callable[[Capture, int], Tensor]] = {"pattern": pattern, "resolvent": resolvent}
+"""One of `MATRICES` -> what takes it from a layer of a capture."""
 
 
 def unit_rows(matrix: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query key"]:
@@ -107,29 +113,23 @@ def measure(capture: Capture, matrices: Sequence[str] = MATRICES) -> Measurement
     n, n_pos = capture.batch.tokens.shape
     gold = capture.truth.adjacency(n, n_pos)
     layers = capture.subject.layers
-    values = [[mass_on(_rows(capture, layer, name), gold).cpu().numpy() for layer in layers] for name in matrices]
+
+    def rows(layer: int, matrix: str) -> Float[Tensor, "batch head query key"]:
+        scaled = lookup(OF_LAYER, matrix, "matrix")(capture, layer)
+        return scaled if matrix == "resolvent" else unit_rows(scaled)  # rows of the resolvent sum to 1 already
+
+    values = [[mass_on(rows(layer, name), gold).cpu().numpy() for layer in layers] for name in matrices]
     return Measurement(
         name="Attention on gold paths",
         values=np.array(values, dtype=float),
         dims=("matrix", "layer", "head", "example"),
-        coords={"matrix": matrices, "layer": layers, "head": range(len(values[0][0])), "example": range(n)},
+        coords={"matrix": matrices, "layer": layers},
         units="share",
         settings={"model": capture.subject.name},
         caption="Share of each query's attention mass on the keys that it depends on in truth, through any number of "
         "edges, over queries that have one. It says where a head looks, not what it reads there nor whether the model "
         "needs it.",
     )
-
-
-def _rows(capture: Capture, layer: int, matrix: str) -> Float[Tensor, "batch head query key"]:
-    """A layer's pattern or resolvent, rows scaled to sum to 1."""
-    rows = _whole(matrix)(capture, layer)
-    return rows if matrix == "resolvent" else unit_rows(rows)  # those of the resolvent are scaled already
-
-
-def _whole(matrix: str) -> Callable[[Capture, int], Tensor]:
-    """What takes one of `MATRICES` from a layer of a capture; ValueError if there is no such matrix."""
-    return lookup({"pattern": pattern, "resolvent": resolvent}, matrix, "matrix")
 
 
 def by_head(
@@ -146,42 +146,30 @@ def by_head(
     Raises:
         ValueError: if there is no such matrix.
     """
-    whole = _whole(matrix)
-    layers = capture.subject.layers
-    values = np.stack([of(whole(capture, layer).cpu()).T.double().numpy() for layer in layers])
+    layers, of_layer = capture.subject.layers, lookup(OF_LAYER, matrix, "matrix")
+    values = np.stack([of(of_layer(capture, layer).cpu()).T.double().numpy() for layer in layers])
     return Measurement(
         name=name,
         values=values,
         dims=("layer", "head", "example"),
-        coords={"layer": layers, "head": range(values.shape[1]), "example": range(values.shape[2])},
+        coords={"layer": layers},
         units=units,
         settings={"model": capture.subject.name},
         caption=caption,
     )
 
 
-def best_head(selection: Measurement, matrix: str = "resolvent") -> tuple[int, int]:
+def best_head(selection: Measurement) -> tuple[int, int]:
     """The layer and head with the most mass on gold paths, on average over the examples.
 
     Raises:
         ValueError: if no example has a gold edge, so that no head can be chosen.
     """
-    mean = selection.select(matrix=matrix).mean("example").values
+    mean = selection.select(matrix="resolvent").mean("example").values
     if np.isnan(mean).all():
         raise ValueError("no head can be chosen: none of these examples has a gold edge")
     layer, head = divmod(int(np.nanargmax(mean)), mean.shape[1])
     return selection.coords["layer"][layer], selection.coords["head"][head]
-
-
-def gold_mass(evaluation: Measurement, head: tuple[int, int], matrix: str = "resolvent") -> Measurement:
-    """One head's mean share on gold paths, with its interval.
-
-    Where it is the best head, it should have been chosen (`best_head`) on other examples than these.
-
-    Returns a single number (no dims); `layer` and `head` are in its settings.
-    """
-    layer, number = head
-    return evaluation.select(matrix=matrix, layer=layer, head=number).mean("example")
 
 
 def gold_edges(capture: Capture, example: int, most_hops: int | None = None) -> list[Edge]:
@@ -232,10 +220,8 @@ def check_place(capture: Capture, example: int, layer: int, head: int) -> None:
 
 
 def position_names(capture: Capture, example: int) -> list[str]:
-    """One example's real tokens as `position:word`."""
-    task, tokens = capture.subject.task, capture.batch.tokens[example]
-    length = int(task.lengths(tokens[None])[0])
-    return [f"{i}:{word}" for i, word in enumerate(task.words(tokens[:length]))]
+    """One example's real tokens as `position:word`. Raises ValueError if there is no such example."""
+    return labelled(sequence(capture, example))
 
 
 def power_name(hop: int) -> str:

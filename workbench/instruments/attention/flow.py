@@ -43,7 +43,7 @@ def flow(
     if not 0 <= example < n or not 0 <= query < n_pos:
         raise ValueError(f"there is no position {query} of example {example}; it is {n} examples of {n_pos} positions")
     graphs = [graph[example].cpu().double().numpy() for graph in layer_graphs(capture, residual=residual, heads=heads)]
-    network = layered(graphs)
+    network = _layered(graphs)
     outputs = len(graphs) * n_pos
     values = np.zeros(n_pos)
     for key in range(query + 1):
@@ -51,7 +51,7 @@ def flow(
     return values
 
 
-def layered(graphs: Sequence[Float[np.ndarray, "query key"]]) -> csr_array:
+def _layered(graphs: Sequence[Float[np.ndarray, "query key"]]) -> csr_array:
     """Capacities of the layered graph: node `layer · n_pos + position`, inputs first, edges from a layer down."""
     n_pos = len(graphs[0])
     rows, columns, capacities = [], [], []

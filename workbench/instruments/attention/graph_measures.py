@@ -1,8 +1,8 @@
 """Graph measures: how far each head's attention reaches, how it gathers on few keys, and by how many steps it reads.
 
-Shows, of each head: `reach`, the share of earlier positions that can be reached by following edges of at least a
+Shows, of each head: `_reach`, the share of earlier positions that can be reached by following edges of at least a
 threshold; `largest key`, the share of all attention to earlier positions that goes to one key (1: a hub or sink);
-`gini`, how unequally keys receive it (0: all alike); `path length`, the mean number of steps behind what a query reads
+`_gini`, how unequally keys receive it (0: all alike); `path length`, the mean number of steps behind what a query reads
 (1 for a layer that applies its pattern as it is, more for ChaCAL; a variant says it itself). Does not show: whether the
 edges are right (see `path_mass`), or that what they carry is used. Causal attention alone has high values: early keys
 are open to more queries. Control: re-initialised models (`untrained`) and attention drawn at random (`random_graph`).
@@ -15,8 +15,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
-from workbench.instruments.attention.attention_graph import needs, pattern, unit_rows
+from workbench.capture import Capture
+from workbench.instruments.attention.attention_graph import needs, pattern, unit_rows, why_no_pattern
+from workbench.instruments.residual.projection import real_positions
 from workbench.measurement import Measurement
 from workbench.models.attention import Attention
 
@@ -31,10 +32,7 @@ MEASURES = {
 }
 """Each measure with its unit."""
 
-
-def why_not(subject: Subject) -> str | None:
-    """Every model whose attention patterns can be seen has these."""
-    return subject.no_pattern
+why_not = why_no_pattern
 
 
 def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
@@ -43,26 +41,24 @@ def measure(capture: Capture, *, threshold: float = 0.1) -> Measurement:
     All are of the pattern, its rows scaled to sum to 1 where a variant's do not (but for path length, where the scale
     of what is read in two steps beside one step is the variant's own), over the example's real positions; a position's
     attention to itself is no edge, but counts as a step where a layer reads it. Reach and path length are means over
-    all positions but the first. NaN where an example has fewer than two positions or, for `largest key` and `gini`, no
+    all positions but the first. NaN where an example has fewer than two positions or, for `largest key` and `_gini`, no
     attention to earlier ones; path length also where a layer's variant does not say by how many steps it reads, which
     the settings then tell under `undefined`. Units differ by measure: see `MEASURES`.
 
     Args:
         capture: with every layer's pattern.
-        threshold: the smallest share of a row that counts as an edge, for `reach`.
+        threshold: the smallest share of a row that counts as an edge, for `_reach`.
 
     Raises:
         ValueError: if the threshold is not in (0, 1].
     """
     if not 0 < threshold <= 1:
         raise ValueError(f"the threshold must be in (0, 1], not {threshold}")
-    tokens = capture.batch.tokens
-    real = torch.arange(tokens.shape[1]) < capture.subject.task.lengths(tokens).cpu()[:, None]
-    layers = capture.subject.layers
+    real, layers = real_positions(capture), capture.subject.layers
     variants = capture.subject.attention
     values = np.stack([_of_layer(pattern(capture, i).cpu(), variants[i], real, threshold) for i in layers], axis=1)
     silent = {i: variants[i].why_no_steps for i in layers if variants[i].why_no_steps}
-    heads, examples = range(values.shape[2]), range(len(tokens))
+    heads, examples = range(values.shape[2]), range(len(real))
     return Measurement(
         name="Graph measures",
         values=values,
@@ -88,15 +84,15 @@ def _of_layer(
     received = shares.tril(-1).sum(-2)
     steps = torch.full_like(A[..., 0], torch.nan) if attention.why_no_steps else attention.path_length(A)
     measures = [
-        mean_over(reach(shares, threshold), later[:, None]),
+        _mean_over(_reach(shares, threshold), later[:, None]),
         received.amax(-1) / received.sum(-1),
-        gini(received, real),
-        mean_over(steps, later[:, None] & steps.isfinite()),
+        _gini(received, real),
+        _mean_over(steps, later[:, None] & steps.isfinite()),
     ]
     return torch.stack(measures).transpose(1, 2).numpy()
 
 
-def reach(A: Float[Tensor, "batch head pos pos"], threshold: float) -> Float[Tensor, "batch head pos"]:
+def _reach(A: Float[Tensor, "batch head pos pos"], threshold: float) -> Float[Tensor, "batch head pos"]:
     """The share of earlier positions that each position reaches along edges of at least the threshold; 0 for the first.
 
     (I − B/2)⁻¹ with B the edges as 0 and 1 is Σ_h (B/2)^h, positive exactly where there is a path: sums of positive
@@ -109,7 +105,7 @@ def reach(A: Float[Tensor, "batch head pos pos"], threshold: float) -> Float[Ten
     return reached / torch.arange(A.shape[-1]).clamp(min=1)
 
 
-def gini(received: Float[Tensor, "batch head key"], real: Bool[Tensor, "batch key"]) -> Float[Tensor, "batch head"]:
+def _gini(received: Float[Tensor, "batch head key"], real: Bool[Tensor, "batch key"]) -> Float[Tensor, "batch head"]:
     """Gini coefficient over the real keys but the last, which no later position can read; others must be 0.
 
     G = Σ_r (2r − n − 1) x_r / (n Σ x), with x in rising order and r the rank from 1.
@@ -120,7 +116,7 @@ def gini(received: Float[Tensor, "batch head key"], real: Bool[Tensor, "batch ke
     return ((2 * rank - n - 1) * ordered).sum(-1) / (n[..., 0] * ordered.sum(-1))
 
 
-def mean_over(
+def _mean_over(
     values: Float[Tensor, "batch head pos"], chosen: Bool[Tensor, "#batch #head pos"]
 ) -> Float[Tensor, "batch head"]:
     """Mean over the chosen positions; NaN where there is none."""

@@ -16,12 +16,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
-from workbench.instruments.attention.attention_graph import mass_on, needs, pattern, unit_rows
+from workbench.capture import Capture
+from workbench.instruments.attention.attention_graph import (
+    mass_on,
+    needs,
+    pattern,
+    unit_rows,
+    why_no_pattern,
+)
 from workbench.measurement import Measurement
 from workbench.util.ties import on_top
 
-__all__ = ["CONTROLS", "ROLES", "measure", "needs", "role_keys", "why_not"]
+__all__ = ["CONTROLS", "ROLES", "measure", "needs", "why_not"]
 
 CONTROLS = ("mismatched", "untrained", "random_graph")
 ROLES = (
@@ -34,10 +40,7 @@ ROLES = (
     "first token",
 )
 
-
-def why_not(subject: Subject) -> str | None:
-    """Every pattern that can be seen has roles; where the task has no graph, those of gold edges are not a number."""
-    return subject.no_pattern
+why_not = why_no_pattern  # where the task has no graph, roles of gold edges are not a number
 
 
 def measure(capture: Capture) -> Measurement:
@@ -51,19 +54,19 @@ def measure(capture: Capture) -> Measurement:
     n, n_pos = capture.batch.tokens.shape
     gold = capture.truth.adjacency(n, n_pos, 1)
     lengths = capture.subject.task.lengths(capture.batch.tokens).cpu()
-    keys = {"gold precision": gold, **role_keys(capture.batch.tokens.cpu(), lengths)}
+    keys = {"gold precision": gold, **_role_keys(capture.batch.tokens.cpu(), lengths)}
     layers = capture.subject.layers
     by_layer = []
     for layer in layers:
         A = unit_rows(pattern(capture, layer)).cpu()
-        by_role = {role: mass_on(A, keys[role]) for role in ROLES if role in keys} | {"gold recall": recall(A, gold)}
+        by_role = {role: mass_on(A, keys[role]) for role in ROLES if role in keys} | {"gold recall": _recall(A, gold)}
         by_layer.append(torch.stack([by_role[role].double() for role in ROLES]).numpy())
     values = np.stack(by_layer, axis=1)
     return Measurement(
         name="Head roles",
         values=values,
         dims=("role", "layer", "head", "example"),
-        coords={"role": ROLES, "layer": layers, "head": range(values.shape[2]), "example": range(n)},
+        coords={"role": ROLES, "layer": layers},
         units="share",
         settings={"model": capture.subject.name},
         caption="Share of each query's attention on the keys of a role, over queries that have one; gold recall: share "
@@ -71,7 +74,7 @@ def measure(capture: Capture) -> Measurement:
     )
 
 
-def role_keys(
+def _role_keys(
     tokens: Int[Tensor, "batch pos"], lengths: Int[Tensor, " batch"]
 ) -> dict[str, Bool[Tensor, "batch query key"]]:
     """The keys of each role that depends on tokens and positions alone, as TransformerLens's head detector has them.
@@ -92,7 +95,7 @@ def role_keys(
     }
 
 
-def recall(
+def _recall(
     A: Float[Tensor, "batch head query key"], gold: Bool[Tensor, "batch query key"]
 ) -> Float[Tensor, "head batch"]:
     """Share of gold edges whose key is among the m largest of its row, m its gold keys; equals in random order."""

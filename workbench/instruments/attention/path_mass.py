@@ -23,7 +23,7 @@ from workbench.instruments.attention.resolvent import resolvent
 from workbench.measurement import Measurement
 from workbench.tasks import Truth
 
-__all__ = ["CONTROLS", "REST", "best_head", "measure", "needs", "why_not"]
+__all__ = ["CONTROLS", "REST", "measure", "needs", "why_not"]
 
 CONTROLS = ("mismatched", "untrained", "random_graph")
 REST = ("further", "chain", "own", "elsewhere")
@@ -49,17 +49,16 @@ def measure(capture: Capture, *, n_hops: int | None = None, gamma: float | None 
     """
     n_hops = attention_graph.n_hops_of(capture, n_hops)
     edges, layers = first_edges(capture.truth), range(capture.subject.n_layers)
-    values = np.stack([shares(_mixing(capture, layer, gamma), edges, n_hops) for layer in layers])
+    if gamma is None:
+        mixing = (attention_graph.resolvent(capture, layer) for layer in layers)
+    else:
+        mixing = (resolvent(attention_graph.pattern(capture, layer), gamma) for layer in layers)
+    values = np.stack([shares(matrix, edges, n_hops) for matrix in mixing])  # [layer, head, hop, batch]
     return Measurement(
         name="Path mass by hop",
         values=values,
         dims=("layer", "head", "hop", "example"),
-        coords={
-            "layer": layers,
-            "head": range(values.shape[1]),
-            "hop": hop_labels(n_hops),
-            "example": range(values.shape[-1]),
-        },
+        coords={"layer": layers, "hop": hop_labels(n_hops)},
         units="share",
         settings={
             "model": capture.subject.name,
@@ -69,23 +68,6 @@ def measure(capture: Capture, *, n_hops: int | None = None, gamma: float | None 
         caption="Share of each query's mass on its true ancestor h hops up, over queries that have one; chain: on all "
         "of them. It says where a head looks, not what it reads there nor whether the model needs it.",
     )
-
-
-def _mixing(capture: Capture, layer: int, gamma: float | None) -> Float[Tensor, "batch head query key"]:
-    """What a layer applies to its values, or its pattern's resolvent at a given γ; rows sum to 1."""
-    if gamma is None:
-        return attention_graph.resolvent(capture, layer)
-    return resolvent(attention_graph.pattern(capture, layer), gamma, unit=True)
-
-
-def best_head(selection: Measurement) -> tuple[int, int]:
-    """The layer and head with the most mass on the gold chain, on average over the examples.
-
-    Raises:
-        ValueError: if no example has a gold edge, so that no head can be chosen.
-    """
-    chain = Measurement.stack([selection.select(hop="chain")], "matrix", ["resolvent"])
-    return attention_graph.best_head(chain)
 
 
 def hop_labels(n_hops: int) -> Sequence[int | str]:
@@ -103,18 +85,11 @@ def first_edges(truth: Truth) -> Int[Tensor, "edge 4"]:
 def _distinct(rows: Int[Tensor, "row column"]) -> tuple[Int[Tensor, "distinct column"], Int[Tensor, " row"]]:
     """Each row once, in order, and the index of each row among them.
 
-    It is `unique(dim=0)` for rows of small numbers, and many times faster: each row becomes one number, as digits do.
+    It is `unique(dim=0)` for rows of small numbers, and many times faster: each row becomes one number.
     """
-    sizes = (rows.amax(0) + 1).tolist() if len(rows) else [1] * rows.shape[1]
-    code = torch.zeros(len(rows), dtype=torch.long)
-    for column, size in zip(rows.unbind(-1), sizes, strict=True):
-        code = code * size + column
-    distinct, place = code.unique(return_inverse=True)
-    columns = []
-    for size in reversed(sizes):
-        columns.append(distinct % size)
-        distinct = distinct // size
-    return torch.stack(columns[::-1], dim=-1), place
+    sizes = tuple((rows.amax(0) + 1).tolist()) if len(rows) else (1,) * rows.shape[1]
+    codes, place = np.unique(np.ravel_multi_index(tuple(rows.T.numpy()), sizes), return_inverse=True)
+    return torch.from_numpy(np.stack(np.unravel_index(codes, sizes), axis=-1)), torch.from_numpy(place)
 
 
 def shares(

@@ -1,4 +1,4 @@
-"""Resolvent of any pattern at any γ, exact or as a sum of paths up to some length (ChaCAL, §4, Eq. 5 and 7).
+"""Resolvent of any pattern at any γ, and where its paths of 1, 2, … steps arrive (ChaCAL, §4, Eq. 5 and 7).
 
 With A a pattern and A_s the same without its diagonal, Eq. 5 is the series Σ_h (1−γ) γ^(h−1) A A_s^(h−1): its h-th term
 holds the paths of h steps. γ = 0 leaves the pattern. A ChaCAL layer solves it in `models.attention.chacal`; what a
@@ -24,34 +24,13 @@ from workbench.util.lookup import lookup
 FORMS = {"eq5": "A outside the inverse, on the left", "eq7": "on the right"}
 
 
-def resolvent(
-    A: Float[Tensor, "*batch query key"],
-    gamma: float,
-    *,
-    form: str = "eq5",
-    n_hops: int | None = None,
-    unit: bool = False,
-) -> Float[Tensor, "*batch query key"]:
-    """What ChaCAL would apply to its values through this pattern: (1−γ) A (I − γ A_s)⁻¹ for `eq5`.
-
-    Args:
-        A: patterns.
-        gamma: γ in [0, 1).
-        form: `eq5`, or `eq7` for (I − γ A_s)⁻¹ (1−γ) A.
-        n_hops: keep the paths of so many steps at most; by default all of them, by an exact solve.
-        unit: scale rows to sum to 1.
+def resolvent(A: Float[Tensor, "*batch query key"], gamma: float) -> Float[Tensor, "*batch query key"]:
+    """What ChaCAL would apply to its values through these patterns: (1−γ) A (I − γ A_s)⁻¹, rows scaled to sum to 1.
 
     Raises:
-        ValueError: if γ is not in [0, 1), the form is unknown or n_hops is below 1.
+        ValueError: if γ is not in [0, 1).
     """
-    layer = chacal(gamma, form)
-    if n_hops is None:
-        matrix = layer.mixing_matrix(A.to(torch.promote_types(A.dtype, torch.float32)))
-    elif n_hops < 1:
-        raise ValueError(f"n_hops must be at least 1, not {n_hops}")
-    else:
-        matrix = torch.stack(list(islice(layer.step_terms(A), n_hops))).sum(0)
-    return unit_rows(matrix) if unit else matrix
+    return unit_rows(chacal(gamma).mixing_matrix(A))
 
 
 def matrices(capture: Capture, example: int, layer: int, head: int, *, gamma: float | None = None) -> Measurement:
@@ -72,13 +51,13 @@ def matrices(capture: Capture, example: int, layer: int, head: int, *, gamma: fl
     names = position_names(capture, example)
     A = pattern(capture, layer)[example : example + 1, head : head + 1, : len(names), : len(names)]
     if gamma is None:
-        one = unit_rows(capture.subject.attention[layer].of_head(head).mixing_matrix(A))
+        matrix = unit_rows(capture.subject.attention[layer].of_head(head).mixing_matrix(A))
     else:
-        one = resolvent(A, gamma, unit=True)
+        matrix = resolvent(A, gamma)
     about = {"layer": layer, "head": head, "example": example, "gamma": "that of training" if gamma is None else gamma}
     return Measurement(
         name=f"Resolvent of layer {layer}, head {head}",
-        values=np.asarray(one[0].cpu()),
+        values=np.asarray(matrix[0].cpu()),
         dims=("matrix", "query", "key"),
         coords={"matrix": ["resolvent"], "query": names, "key": names},
         units="share",
@@ -135,7 +114,7 @@ def followed(capture: Capture, layer: int, head: int) -> ChacalAttention.Setting
 
 
 def chacal(gamma: float, form: str = "eq5", *, diagonal: bool = False) -> ChacalAttention:
-    """A ChaCAL layer with this γ, form and diagonal. Raises ValueError as `resolvent` does."""
+    """A ChaCAL layer with this γ, form and diagonal. Raises ValueError if there is no such γ or form."""
     if not 0 <= gamma < 1:
         raise ValueError(f"gamma must be in [0, 1) for the series to converge, not {gamma}")
     lookup(FORMS, form, "form of the resolvent")

@@ -21,7 +21,6 @@ from workbench.capture import Capture
 from workbench.instruments.attention.attention_graph import (
     n_hops_of,
     needs,
-    pattern,
     position_names,
     resolvent,
     unit_rows,
@@ -30,7 +29,7 @@ from workbench.instruments.attention.attention_graph import (
 from workbench.instruments.attention.path_mass import first_edges, hop_labels, shares
 from workbench.measurement import Measurement
 
-__all__ = ["CONTROLS", "layer_graphs", "matrices", "measure", "needs", "path_length", "rollout", "why_not"]
+__all__ = ["CONTROLS", "layer_graphs", "matrices", "measure", "needs", "rollout", "why_not"]
 
 CONTROLS = ("mismatched", "untrained", "random_graph")
 
@@ -60,7 +59,7 @@ def measure(
         name="Rollout mass by hop",
         values=values,
         dims=("hop", "example"),
-        coords={"hop": hop_labels(n_hops), "example": range(values.shape[-1])},
+        coords={"hop": hop_labels(n_hops)},
         units="share",
         settings={"model": capture.subject.name, "n_hops": n_hops, "residual": residual, "heads": heads},
         caption="Share of what reaches each query's output, through all layers and the residual stream, that comes "
@@ -97,39 +96,6 @@ def layer_graphs(
     return graphs
 
 
-def path_length(capture: Capture, *, n_hops: int | None = None, residual: float = 0.5) -> Measurement:
-    """Mean number of steps of attention behind the mass that `measure` finds: dims `hop` (as there), `example`.
-
-    The residual's share is no step, a layer's attention one, and a path of h steps within a ChaCAL layer h. Heads are
-    averaged. NaN where there is no mass. Arguments and errors as for `measure`.
-
-    Raises:
-        ValueError: also if a layer's variant does not say by how many steps it reads.
-    """
-    n_hops, edges = n_hops_of(capture, n_hops), first_edges(capture.truth)
-    graphs = layer_graphs(capture, residual=residual)
-    identity = torch.eye(graphs[0].shape[-1], dtype=graphs[0].dtype, device=graphs[0].device)
-    product, stepped = identity.expand_as(graphs[0]), torch.zeros_like(graphs[0])
-    for layer, (graph, attention) in enumerate(zip(graphs, capture.subject.attention, strict=True)):
-        A = pattern(capture, layer)
-        scale = attention.mixing_matrix(A).sum(-1, keepdim=True)
-        steps = (1 - residual) * (attention.weighted_by_steps(A) / scale).mean(1)  # of the graph, times its steps
-        product, stepped = graph @ product, steps @ product + graph @ stepped
-    mass, weighted = (shares(matrix[:, None], edges, n_hops)[0] for matrix in (product, stepped))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        values = np.where(mass > 0, weighted / mass, np.nan)
-    return Measurement(
-        name="Path length of rollout by hop",
-        values=values,
-        dims=("hop", "example"),
-        coords={"hop": hop_labels(n_hops), "example": range(values.shape[-1])},
-        units="steps",
-        settings={"model": capture.subject.name, "n_hops": n_hops, "residual": residual, "heads": "mean"},
-        caption="Mean number of steps of attention by which mass gets to a query's output from its true ancestor h "
-        "hops up. Heads count alike and the residual's share is assumed.",
-    )
-
-
 def matrices(capture: Capture, example: int, *, residual: float = 0.5, heads: Heads = "mean") -> Measurement:
     """The rollout of one example, in the form of `attention_graph.matrices`: dims `matrix` (`rollout`), `query`, `key`.
 
@@ -137,10 +103,10 @@ def matrices(capture: Capture, example: int, *, residual: float = 0.5, heads: He
     """
     names = position_names(capture, example)
     length = len(names)
-    one = rollout(capture, residual=residual, heads=heads)[example, :length, :length]
+    matrix = rollout(capture, residual=residual, heads=heads)[example, :length, :length]
     return Measurement(
         name="Attention through all layers",
-        values=np.asarray(one.cpu())[None],
+        values=np.asarray(matrix.cpu())[None],
         dims=("matrix", "query", "key"),
         coords={"matrix": ["rollout"], "query": names, "key": names},
         units="share",

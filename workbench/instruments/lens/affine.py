@@ -23,7 +23,7 @@ class AffineLens:
         weight: `[point, d_model, d_model]`, what is added to the identity.
         bias: `[point, d_model]`.
         settings: how it was made.
-        NAME, KIND: its name in `LENSES`, and what a file says that it holds.
+        NAME: its name in `LENSES`; a file says that it holds such a lens.
     """
 
     points: tuple[str, ...]
@@ -32,7 +32,6 @@ class AffineLens:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     NAME: ClassVar[str]
-    KIND: ClassVar[str]
 
     def translate(self, point: str, residual: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """The residual at a point as it would be at the end, in the residual's precision.
@@ -50,13 +49,17 @@ class AffineLens:
 
     def save(self, path: str | Path) -> None:
         """Write the lens as a safetensors file, with a checksum; the file is either whole or not there."""
-        words = {"kind": self.KIND, "points": json.dumps(self.points), "settings": json.dumps(dict(self.settings))}
+        words = {
+            "kind": f"{self.NAME} lens",
+            "points": json.dumps(self.points),
+            "settings": json.dumps(dict(self.settings)),
+        }
         save_tensors(Path(path), {"weight": self.weight.cpu(), "bias": self.bias.cpu()}, words)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a lens that `save` wrote. Raises ValueError, in one line, if the file is no such lens or is damaged."""
         tensors, words = load_tensors(Path(path))
-        if words.get("kind") != cls.KIND:
-            raise ValueError(f"{path} is no {cls.KIND}")
+        if words.get("kind") != f"{cls.NAME} lens":
+            raise ValueError(f"{path} is no {cls.NAME} lens")
         return cls(tuple(parse_json(words["points"])), **tensors, settings=parse_json(words["settings"]))

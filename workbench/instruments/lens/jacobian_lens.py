@@ -18,7 +18,7 @@ task's split and the lens measured on the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -51,15 +51,15 @@ why_not = logit_lens.why_not
 class JacobianLens(AffineLens):
     """A Jacobian lens: x ↦ x Jᵀ from points of the residual to its end; `weight` is Jᵀ − 1, and `bias` is 0."""
 
-    NAME, KIND = "Jacobian", "Jacobian lens"
+    NAME = "Jacobian"
 
     @classmethod
     def of(
         cls, points: Sequence[str], jacobians: Float[Tensor, "point d_model d_model"], settings: dict[str, Any]
     ) -> JacobianLens:
         """The lens of these Jacobians, whose rows are dimensions of the end."""
-        one = torch.eye(jacobians.shape[-1], dtype=jacobians.dtype, device=jacobians.device)
-        return cls(tuple(points), (jacobians.mT - one).contiguous(), torch.zeros_like(jacobians[:, 0]), settings)
+        identity = torch.eye(jacobians.shape[-1], dtype=jacobians.dtype, device=jacobians.device)
+        return cls(tuple(points), (jacobians.mT - identity).contiguous(), torch.zeros_like(jacobians[:, 0]), settings)
 
 
 def mean_jacobians(
@@ -69,7 +69,6 @@ def mean_jacobians(
     points: Sequence[str],
     *,
     at_once: int = AT_ONCE,
-    progress: Callable[[float], None] | None = None,
 ) -> Float[Tensor, "point d_model d_model"]:
     """J of every point but the last one, by vector-Jacobian products, a few sequences at a time.
 
@@ -80,7 +79,6 @@ def mean_jacobians(
         tokens, counted: the sequences and the positions V of each; a sequence without any is left out of the average.
         points: hook names of residuals in the order of the forward pass; the last one is the end.
         at_once: about how many numbers may stand in memory.
-        progress: called with the share that is done.
 
     Returns:
         `∂end_i / ∂point_j`, in the model's precision or in float32, whichever is finer.
@@ -88,19 +86,16 @@ def mean_jacobians(
     Raises:
         ValueError: if no position counts, or the model has no such points in this order.
     """
-    there = counted.any(-1)
-    if not there.any():
+    with_any = counted.any(-1)
+    if not with_any.any():
         raise ValueError("no position of these sequences counts: there is nothing to average over")
-    tokens, counted = tokens[there], counted[there]
+    tokens, counted = tokens[with_any], counted[with_any]
     model = model.hooked() if isinstance(model, OwnModel) else model
     shape: Any = model.config if isinstance(model, Decoder) else model.cfg
     size = max(1, at_once // (OF_A_POINT * len(points) * shape.d_model * tokens.shape[1]))
-    batches = list(zip(tokens.split(size), counted.split(size), strict=True))
     total = torch.zeros(())
-    for done, batch in enumerate(batches):
-        total = total + _summed(model, *batch, points)
-        if progress is not None:
-            progress((done + 1) / len(batches))
+    for some_tokens, some_counted in zip(tokens.split(size), counted.split(size), strict=True):
+        total = total + _summed(model, some_tokens, some_counted, points)
     return total / len(tokens)
 
 
@@ -137,7 +132,6 @@ def fit_lens(
     n: int = SEQUENCES,
     seed: int = 0,
     points: Sequence[str] | None = None,
-    progress: Callable[[float], None] | None = None,
 ) -> JacobianLens:
     """A lens from the mean Jacobians over n sequences of the training side of a task's split, at scored positions.
 
@@ -148,7 +142,6 @@ def fit_lens(
         seed: of the sequences drawn; the same seed gives the same lens.
         points: hook names of residuals; by default the embedding and those after each attention and MLP, but the last,
             which decodes to the output itself.
-        progress: called with the share that is done.
 
     Raises:
         ValueError: if n is below 1, the model has no such points in this order, no position of the sequences is scored,
@@ -162,7 +155,7 @@ def fit_lens(
         raise ValueError(f"a Jacobian lens is of points before the last; there is: {', '.join(before)}")
     check_memory(8 * len(points) * d_model**2, f"a Jacobian lens of {len(points)} points (take fewer layers)")
     batch = task.sample(n, generator(seed, "Jacobian lens"), split="train").to(model.token_embedding.weight.device)
-    jacobians = mean_jacobians(model, batch.tokens, batch.loss_mask, (*points, end), progress=progress)
+    jacobians = mean_jacobians(model, batch.tokens, batch.loss_mask, (*points, end))
     settings = {"n": len(batch), "seed": seed, "split": "train", "positions": "scored"}
     return JacobianLens.of(points, jacobians, settings)
 

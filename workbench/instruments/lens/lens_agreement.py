@@ -15,7 +15,7 @@ import torch
 from workbench.capture import Capture
 from workbench.instruments.lens import logit_lens
 from workbench.instruments.lens.affine import AffineLens
-from workbench.instruments.lens.logit_lens import name_of, through
+from workbench.instruments.lens.logit_lens import through
 from workbench.instruments.residual.projection import from_embedding
 from workbench.measurement import Measurement
 from workbench.tasks import correct
@@ -46,17 +46,17 @@ def measure(capture: Capture, *, lens: AffineLens | None = None, points: Sequenc
     values = np.empty((len(AGAINST), len(points), len(batch)))
     for p, point in enumerate(points):
         for i in range(len(batch)):  # a sequence at a time: a whole vocabulary for each position takes room
-            one = slice(i, i + 1)
-            decoded, final = through(subject, lens, point, capture[point][one]).cpu(), capture.logits[one].cpu()
-            for a, right in enumerate((agreement(decoded, final) * mask[one], correct(decoded, batch[one]))):
-                values[a, p, i] = (right.double().sum(-1) / mask[one].sum(-1)).item()
+            row = slice(i, i + 1)
+            decoded, final = through(subject, lens, point, capture[point][row]).cpu(), capture.logits[row].cpu()
+            for a, right in enumerate((agreement(decoded, final) * mask[row], correct(decoded, batch[row]))):
+                values[a, p, i] = (right.double().sum(-1) / mask[row].sum(-1)).item()
     return Measurement(
         name="Agreement of the lens",
         values=values,
         dims=("against", "point", "example"),
-        coords={"against": AGAINST, "point": points, "example": range(len(batch))},
+        coords={"against": AGAINST, "point": points},
         units="share",
-        settings={"model": subject.name, "lens": name_of(lens)},
+        settings={"model": subject.name, "lens": "logit" if lens is None else lens.NAME},
         caption="Share of scored positions at which the token decoded from the residual is the model's final one, and "
         "the target. It does not say how sure the lens is.",
     )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cosine_similarity
 
 from workbench.capture import Capture
 from workbench.instruments.lens.logit_lens import decode, divergence
@@ -23,29 +24,22 @@ from workbench.util.lookup import lookup
 from workbench.util.ties import agreement
 from workbench.util.words import capitalised
 
-
-def cosine(first: Tensor, second: Tensor) -> Tensor:
-    """Cosine between the two distributions that logits stand for."""
-    return torch.nn.functional.cosine_similarity(first.softmax(-1), second.softmax(-1), dim=-1)
-
-
-def same_top(first: Tensor, second: Tensor) -> Tensor:
-    """1 where the likeliest token is the same, else 0; where tokens tie, how likely it is the same by chance."""
-    return agreement(first, second).double()
-
-
 HOW: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], str, str]] = {
     "kl": (divergence, "nats", "KL(first ‖ second)"),
-    "same_top": (same_top, "share", "positions with the same likeliest token"),
-    "cosine": (cosine, "cosine", "cosine of the two distributions"),
+    "same_top": (lambda a, b: agreement(a, b).double(), "share", "positions with the same likeliest token"),
+    "cosine": (
+        lambda a, b: cosine_similarity(a.softmax(-1), b.softmax(-1), dim=-1),
+        "cosine",
+        "cosine of the two distributions",
+    ),
 }
 """Way of comparing -> the function of two sets of logits, its units, and what it is in words."""
 
 
 def shared_points(first: Capture, second: Capture) -> list[str]:
     """The residual points that both models have, from the embedding up."""
-    there = from_embedding(second.subject)
-    return [point for point in from_embedding(first.subject) if point in there]
+    others = from_embedding(second.subject)
+    return [point for point in from_embedding(first.subject) if point in others]
 
 
 def check_same_tokens(first: Capture, second: Capture) -> None:
@@ -63,7 +57,7 @@ def measure(first: Capture, second: Capture, *, how: str = "kl", points: Sequenc
 
     Args:
         first, second: captures of two models on the same batch.
-        how: `kl`: KL(first ‖ second) in nats; `same_top`: the share of positions with the same likeliest token;
+        how: `kl`: KL(first ‖ second) in nats; `_same_top`: the share of positions with the same likeliest token;
             `cosine`: of the two distributions.
         points: hook names of residuals, by default all that both have.
 
@@ -76,13 +70,13 @@ def measure(first: Capture, second: Capture, *, how: str = "kl", points: Sequenc
     mask = first.batch.loss_mask
     rows = []
     for point in points:
-        one, other = (decode(seen.subject, seen[point]).double() for seen in (first, second))
-        rows.append(function(one, other).cpu().where(mask, torch.nan).nanmean(-1))
+        logits = (decode(seen.subject, seen[point]).double() for seen in (first, second))  # [batch, pos, token]
+        rows.append(function(*logits).cpu().where(mask, torch.nan).nanmean(-1))
     return Measurement(
         name="Lens: first against second",
         values=torch.stack(rows).numpy() if rows else np.zeros((0, len(mask))),
         dims=("point", "example"),
-        coords={"point": points, "example": range(len(mask))},
+        coords={"point": points},
         units=units,
         settings={"model": f"{first.subject.name} and {second.subject.name}", "how": how},
         caption=f"{capitalised(words)}: of what both models decode from the same layer, each by its own "

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from workbench.capture import LOGITS, Capture, Subject
 from workbench.instruments.lens.affine import AffineLens
-from workbench.instruments.residual.projection import from_embedding, sequence
-from workbench.instruments.rows import by_rows
+from workbench.instruments.residual.projection import from_embedding, labelled, sequence
+from workbench.instruments.shared import by_rows
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)
@@ -48,11 +48,6 @@ def through(
     return decode(subject, residual if lens is None else lens.translate(point, residual))
 
 
-def name_of(lens: AffineLens | None) -> str:
-    """A lens's name in `LENSES`."""
-    return "logit" if lens is None else lens.NAME
-
-
 def divergence(final: Float[Tensor, "*batch token"], lens: Float[Tensor, "*batch token"]) -> Float[Tensor, "*batch"]:
     """KL(final ‖ lens) in nats between the distributions that two sets of logits stand for."""
     log_final, log_lens = final.log_softmax(-1), lens.log_softmax(-1)
@@ -60,7 +55,7 @@ def divergence(final: Float[Tensor, "*batch token"], lens: Float[Tensor, "*batch
 
 
 @torch.no_grad()
-def divergences(capture: Capture, points: Sequence[str], lens: AffineLens | None = None) -> np.ndarray:
+def _divergences(capture: Capture, points: Sequence[str], lens: AffineLens | None = None) -> np.ndarray:
     """`[point, example]`: mean KL(final ‖ lens) over an example's scored positions, in nats, from logits in float64."""
     subject, mask, final, rows = capture.subject, capture.batch.loss_mask.cpu(), capture.logits, []
     for point in points:
@@ -80,12 +75,12 @@ def measure(capture: Capture, *, points: Sequence[str] | None = None) -> Measure
     of `needs`; at the last one it is 0.
     """
     points = from_embedding(capture.subject) if points is None else list(points)
-    values = divergences(capture, points)
+    values = _divergences(capture, points)
     return Measurement(
         name="Logit lens",
         values=values,
         dims=("point", "example"),
-        coords={"point": points, "example": range(values.shape[1])},
+        coords={"point": points},
         units="nats",
         settings={"model": capture.subject.name, "lens": "logit"},
         caption="KL(final ‖ lens) at scored positions, the residual decoded by the final norm and the unembedding. "
@@ -105,12 +100,12 @@ def beside_logit_lens(
         name, caption: of the measurement.
     """
     points = from_embedding(capture.subject) if points is None else list(points)
-    values = np.stack([divergences(capture, points), divergences(capture, points, lens)])
+    values = np.stack([_divergences(capture, points), _divergences(capture, points, lens)])
     return Measurement(
         name=name,
         values=values,
         dims=("lens", "point", "example"),
-        coords={"lens": ("logit", lens.NAME), "point": points, "example": range(values.shape[2])},
+        coords={"lens": ("logit", lens.NAME), "point": points},
         units="nats",
         settings={"model": capture.subject.name, "training": dict(lens.settings)},
         caption=caption,
@@ -147,9 +142,9 @@ def lens_tokens(capture: Capture, example: int, *, lens: AffineLens | None = Non
         name="Tokens seen through the lens",
         values=probabilities.numpy(),
         dims=("point", "position"),
-        coords={"point": points, "position": [f"{i}:{word}" for i, word in enumerate(words)]},
+        coords={"point": points, "position": labelled(words)},
         units="probability",
-        settings={"model": subject.name, "example": example, "lens": name_of(lens)},
+        settings={"model": subject.name, "example": example, "lens": "logit" if lens is None else lens.NAME},
         labels=np.array(subject.task.words(tokens.long().flatten())).reshape(tokens.shape),
         caption="The token that each residual decodes to, and its probability; the last point is the model's output. "
         "Unscored positions were not trained to say anything.",

@@ -42,7 +42,7 @@ why_not = logit_lens.why_not
 class TunedLens(AffineLens):
     """A tuned lens: affine translators from points of the residual to its end."""
 
-    NAME, KIND = "tuned", "tuned lens"
+    NAME = "tuned"
 
 
 def train_lens(
@@ -150,8 +150,8 @@ class _Training:
         self.sum_V, self.sum_c, self.n = torch.zeros_like(self.V), torch.zeros_like(self.c), 0
 
     def _losses(self, x: Tensor, final: Tensor, V: Tensor, c: Tensor) -> Float[Tensor, " point"]:
-        there = x + (x - self.mean) @ self.whiten @ V + c
-        lens = decode(self.subject, there.to(self.subject.decoder.dtype)).float()
+        translated = x + (x - self.mean) @ self.whiten @ V + c
+        lens = decode(self.subject, translated.to(self.subject.decoder.dtype)).float()
         return divergence(final, lens).mean(-1)
 
     def step(self, x: Float[Tensor, "point n d_model"], final: Float[Tensor, "n token"]) -> None:

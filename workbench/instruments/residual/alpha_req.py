@@ -16,21 +16,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
-from workbench.instruments.residual.per_sequence import Positions, by_layer, residual_points
+from workbench.capture import Capture
+from workbench.instruments.residual.per_sequence import Positions, by_layer
+from workbench.instruments.residual.projection import from_embedding
 from workbench.instruments.residual.renyi import ZERO
 from workbench.instruments.residual.spectrum import spectrum
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)
 FEWEST = 3  # eigenvalues; through two of them every line fits
 
-needs = residual_points
-
-
-def why_not(subject: Subject) -> str | None:
-    """None: every model has a residual."""
-    return None
+needs, why_not = from_embedding, no_reason
 
 
 def alpha_req(

@@ -16,22 +16,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
+from workbench.capture import Capture
 from workbench.instruments.residual.gram_matrix import in_range, prepare
-from workbench.instruments.residual.per_sequence import Positions, by_layer, residual_points
+from workbench.instruments.residual.per_sequence import Positions, by_layer
+from workbench.instruments.residual.projection import from_embedding
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)
 
-needs = residual_points
+needs, why_not = from_embedding, no_reason
 
 
-def why_not(subject: Subject) -> str | None:
-    """None: every model has a residual."""
-    return None
-
-
-def mean_cosine(z: Float[Tensor, "n pos d"]) -> Float[Tensor, " n"]:
+def _mean_cosine(z: Float[Tensor, "n pos d"]) -> Float[Tensor, " n"]:
     """The mean cosine over all pairs of two rows, in float64: (‖Σ u‖² − m) / m(m−1) over the m rows that are not zero.
 
     NaN with fewer than two such rows. Raises ValueError if z holds NaN or infinity.
@@ -56,7 +53,7 @@ def measure(capture: Capture, *, positions: Positions = "all", points: Sequence[
     """
     return by_layer(
         capture,
-        mean_cosine,
+        _mean_cosine,
         name="Anisotropy",
         units="cosine",
         settings={},

@@ -44,7 +44,7 @@ class Components:
     between: Measurement
 
 
-def principal_components(
+def _principal_components(
     rows: Float[Tensor, "n d"], k: int
 ) -> tuple[Float[Tensor, "n k"], Float[Tensor, "k d"], Float[Tensor, " k"]]:
     """The rows on their first k components, these as unit vectors, and the share of variance along each, in float64.
@@ -67,7 +67,7 @@ def principal_components(
     return centred @ directions.T, directions, variance[:k] / torch.where(total > 0, total, 1.0)
 
 
-def between_classes(rows: Float[Tensor, "n d"], label: Int[Tensor, " n"]) -> float:
+def _between_classes(rows: Float[Tensor, "n d"], label: Int[Tensor, " n"]) -> float:
     """The share of the rows' variance that lies between the means of classes: 1 where each class is one point.
 
     NaN where all rows are equal. Of n rows without any structure it is about (classes − 1) / (n − 1).
@@ -92,9 +92,9 @@ def measure(captures: Sequence[Capture], *, point: str, label: str, k: int = 3) 
         ValueError: if the task has no such label, or too few rows have one.
     """
     subject, (z, classes) = captures[0].subject, _labelled(captures, point, label)
-    scores, _, explained = principal_components(z, k)
+    scores, _, explained = _principal_components(z, k)
     names = list(range(1, k + 1))
-    words = subject.task.words(classes) if label in subject.task.token_labels else [str(int(one)) for one in classes]
+    words = subject.task.words(classes) if label in subject.task.token_labels else [str(int(each)) for each in classes]
     where = {"model": subject.name, "point": point, "label": label, "rows": len(z), "classes": len(classes.unique())}
     caption = (
         f"Principal components of {len(z):,} rows, the tokens of which the truth has {label}, before the final norm. A "
@@ -106,7 +106,7 @@ def measure(captures: Sequence[Capture], *, point: str, label: str, k: int = 3) 
             name="Principal components",
             values=scores.T.numpy(),
             dims=("component", "row"),
-            coords={"component": names, "row": range(len(z))},
+            coords={"component": names},
             units="projection",
             settings={**where, "class": classes.tolist()},
             labels=np.array([words] * k),
@@ -122,9 +122,9 @@ def _labelled(captures: Sequence[Capture], point: str, label: str) -> tuple[Floa
     rows, values = [], []
     for seen in captures:
         of_label = lookup(seen.truth.labels, label, f"label of {seen.subject.task.name}").cpu()
-        there = of_label >= 0
-        rows.append(seen[point][:, : there.shape[1]].cpu()[there])
-        values.append(of_label[there])
+        labelled = of_label >= 0
+        rows.append(seen[point][:, : labelled.shape[1]].cpu()[labelled])
+        values.append(of_label[labelled])
     return torch.cat(rows), torch.cat(values)
 
 
@@ -133,8 +133,8 @@ def _between(scores: Tensor, z: Tensor, classes: Tensor, names: list[int], share
     shuffled = [classes[torch.randperm(len(classes), generator=draws)] for _ in range(SHUFFLES)]
     values, low, high = [], [], []
     for part in (*scores.T[..., None], z):
-        null = np.array([between_classes(part, one) for one in shuffled])
-        values.append([between_classes(part, classes), null.mean()])
+        null = np.array([_between_classes(part, labels) for labels in shuffled])
+        values.append([_between_classes(part, classes), null.mean()])
         low.append([np.nan, null.min()])
         high.append([np.nan, null.max()])
     return Measurement(

@@ -37,7 +37,7 @@ WITHOUT, ROWS, SHARE, POSITION = ASIDE = (
 trace that they hold, and the place of the longest within the tokens that are measured."""
 
 
-def dominant(
+def _dominant(
     z: Float[Tensor, "n pos d"], *, centre: bool, unit_rows: bool
 ) -> tuple[Bool[Tensor, "n pos"], Float[Tensor, "n pos"]]:
     """Which rows dominate their sequence, and each row's share of the squared norm.
@@ -75,14 +75,14 @@ def with_others(
     """
     how |= {"centre": centre, "unit_rows": unit_rows} | ({} if kernel == "linear" else {"kernel": kernel})
     linear = kernel == "linear"
-    found, shares = dominant(z, centre=centre and linear, unit_rows=unit_rows or not linear)
-    counts = found.sum(-1)
+    dominant, shares = _dominant(z, centre=centre and linear, unit_rows=unit_rows or not linear)
+    counts = dominant.sum(-1)
     every = torch.full((len(z), 1 + len(ASIDE)), torch.nan, dtype=torch.float64, device=z.device)
     every[:, 0] = measure(z, **how)
     for count in counts[counts > 0].unique().tolist():
         which = counts == count
-        others = z[which][~found[which]].view(int(which.sum()), z.shape[1] - count, z.shape[2])
-        share, place = (shares * found)[which].sum(-1), (shares * found)[which].argmax(-1)
+        others = z[which][~dominant[which]].view(int(which.sum()), z.shape[1] - count, z.shape[2])
+        share, place = (shares * dominant)[which].sum(-1), (shares * dominant)[which].argmax(-1)
         every[which, 1:] = torch.stack(
             [measure(others, **how).double(), torch.full_like(share, count), share, place.double()], 1
         )

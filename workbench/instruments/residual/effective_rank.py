@@ -17,23 +17,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
+from workbench.capture import Capture
 from workbench.instruments.residual.dominant_rows import ASIDE, with_others
 from workbench.instruments.residual.gram_matrix import in_range, prepare
-from workbench.instruments.residual.per_sequence import Positions, by_layer, residual_points
+from workbench.instruments.residual.per_sequence import Positions, by_layer
+from workbench.instruments.residual.projection import from_embedding
 from workbench.instruments.residual.renyi import ZERO, matrix_entropy, spectrum_entropy
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 
 Of = Literal["singular_values", "eigenvalues"]
 
 CONTROLS = ("untrained",)
 
-needs = residual_points
-
-
-def why_not(subject: Subject) -> str | None:
-    """None: every model has a residual."""
-    return None
+needs, why_not = from_embedding, no_reason
 
 
 def effective_rank(

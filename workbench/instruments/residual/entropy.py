@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from workbench.capture import Capture, Subject
+from workbench.capture import Capture
 from workbench.instruments.residual.dominant_rows import ASIDE, with_others
-from workbench.instruments.residual.entropy_stream import EntropyStream
-from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel, matrix_in_words
-from workbench.instruments.residual.per_sequence import Positions, by_layer, residual_points
+from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel
+from workbench.instruments.residual.per_sequence import Positions, by_layer
+from workbench.instruments.residual.projection import from_embedding
 from workbench.instruments.residual.renyi import Normaliser, matrix_entropy
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
-
-__all__ = ["CONTROLS", "EntropyStream", "matrix_entropy", "measure", "needs", "why_not"]
 
 CONTROLS = ("untrained",)
 CAPTION = (
@@ -34,12 +33,7 @@ CLAMPED = (
     "that of Z Zᵀ, and the figure is higher."
 )
 
-needs = residual_points
-
-
-def why_not(subject: Subject) -> str | None:
-    """None: every model has a residual."""
-    return None
+needs, why_not = from_embedding, no_reason
 
 
 def measure(
@@ -79,5 +73,6 @@ def measure(
         positions=positions,
         points=points,
         aside=ASIDE,
-        caption=CAPTION.format(matrix_in_words(kernel)) + (CLAMPED if as_published else ""),
+        caption=CAPTION.format("Z Zᵀ" if kernel == "linear" else f"the {kernel} kernel's matrix")
+        + (CLAMPED if as_published else ""),
     )

@@ -21,11 +21,6 @@ def check_kernel(kernel: str, bandwidth: float | str) -> None:
         raise ValueError(f"the bandwidth must be 'median' or a positive number, not {bandwidth!r}")
 
 
-def matrix_in_words(kernel: Kernel) -> str:
-    """The matrix whose spectrum is read, for captions."""
-    return "Z Zᵀ" if kernel == "linear" else f"the {kernel} kernel's matrix"
-
-
 def in_range(z: Float[Tensor, "n pos d"], dtype: torch.dtype) -> Float[Tensor, "n pos d"]:
     """The representations, scaled by a factor where their squares would over- or underflow in `dtype`.
 
@@ -71,10 +66,10 @@ def gram(
         return rows @ rows.mT if n_pos <= d else rows.mT @ rows
     result = rows.new_zeros(len(rows), size, size, dtype=dtype)
     syrk = blas.dsyrk if dtype == torch.float64 else blas.ssyrk
-    one, rows = torch.empty(n_pos, d, dtype=dtype), rows.contiguous()
+    buffer, rows = torch.empty(n_pos, d, dtype=dtype), rows.contiguous()
     for matrix, half in zip(rows, result.numpy(), strict=True):
         # BLAS sees rows as columns
-        syrk(1.0, one.copy_(matrix).numpy().T, trans=n_pos <= d, c=half.T, overwrite_c=True)
+        syrk(1.0, buffer.copy_(matrix).numpy().T, trans=n_pos <= d, c=half.T, overwrite_c=True)
     return result
 
 
@@ -99,11 +94,11 @@ def kernel_matrix(
     order = 1.0 if kernel == "laplacian_l1" else 2.0
     # Not by products of rows: those would leave rounding, not 0, between equal rows
     distance = torch.cdist(rows, rows, p=order, compute_mode="donot_use_mm_for_euclid_dist")
-    ratio = distance / (median_distance(distance) if bandwidth == "median" else bandwidth)
+    ratio = distance / (_median_distance(distance) if bandwidth == "median" else bandwidth)
     return (-ratio.square() / 2 if kernel == "gaussian" else -ratio).exp()
 
 
-def median_distance(distance: Float[Tensor, "n pos pos"]) -> Float[Tensor, "n 1 1"]:
+def _median_distance(distance: Float[Tensor, "n pos pos"]) -> Float[Tensor, "n 1 1"]:
     """The median over the pairs of rows that differ, as in the two-sample test of Gretton et al. (2012); 1 if none."""
     n_pos = distance.shape[-1]
     i, j = torch.tril_indices(n_pos, n_pos, -1, device=distance.device)

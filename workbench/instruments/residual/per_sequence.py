@@ -10,15 +10,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
+from workbench.capture import Capture
+from workbench.instruments.residual.projection import from_embedding
 from workbench.measurement import Measurement
 
 Positions = Literal["all", "input", "output"] | tuple[int | None, int | None]
-
-
-def residual_points(subject: Subject) -> list[str]:
-    """The embedding, then the residual after attention (`resid_mid`) and after the MLP (`resid_post`), per layer."""
-    return ["blocks.0.hook_resid_pre", *subject.residuals]
 
 
 def spans(capture: Capture, positions: Positions) -> Int[Tensor, "example 2"]:
@@ -95,20 +91,20 @@ def by_layer(
         measure: `[n, pos, d]` -> `[n]`, of sequences of one length; with names `aside`, `[n, 1 + aside]`.
         name, units, caption, settings: those of the measurement.
         positions: which tokens; see `spans`.
-        points: hook names, by default `residual_points`.
+        points: hook names, by default those of `projection.from_embedding`.
         aside: names of further numbers (`Measurement.aside`).
 
     Raises:
         ValueError: if positions are unknown, or a point was not captured.
     """
-    points = residual_points(capture.subject) if points is None else list(points)
+    points = from_embedding(capture.subject) if points is None else list(points)
     values = per_sequence(capture, points, positions, measure, (1 + len(aside),) if aside else ())
     own, *further = values.swapaxes(0, 1) if aside else [values]
     return Measurement(
         name=name,
         values=own,
         dims=("layer", "example"),
-        coords={"layer": points, "example": range(own.shape[-1])},
+        coords={"layer": points},
         units=units,
         settings={"model": capture.subject.name, **settings, "positions": positions},
         caption=caption,

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
-from workbench.instruments.rows import by_rows
+from workbench.instruments.shared import by_rows, no_reason
 from workbench.measurement import Measurement
 from workbench.util.lookup import lookup
 from workbench.util.ties import hit
@@ -35,6 +35,8 @@ CONTROLS = ("mismatched", "untrained")
 SHOWN = 8  # tokens of a cell that are looked up at once: other figures show more or fewer of them
 AS_READ = " (the decoder basis after the model's final norm, as it reads its last residual)"
 
+why_not = no_reason
+
 
 def needs(subject: Subject) -> list[str]:
     """The residual after attention (`resid_mid`) and after the MLP (`resid_post`) of every layer."""
@@ -44,11 +46,6 @@ def needs(subject: Subject) -> list[str]:
 def from_embedding(subject: Subject) -> list[str]:
     """The points of `needs`, with the embedding before them."""
     return ["blocks.0.hook_resid_pre", *needs(subject)]
-
-
-def why_not(subject: Subject) -> str | None:
-    """None: every model has both bases."""
-    return None
 
 
 def basis(subject: Subject, name: str) -> Float[Tensor, "token d_model"]:
@@ -64,7 +61,7 @@ def project(
 
 
 @lru_cache(maxsize=4)
-def dual(basis: Float[Tensor, "token d_model"]) -> Float[Tensor, "token d_model"]:
+def _dual(basis: Float[Tensor, "token d_model"]) -> Float[Tensor, "token d_model"]:
     """The vectors whose inner products with a residual are its least-squares coordinates in a basis, in float64.
 
     Of all coefficients c that come nearest to x = Σ_t c_t b_t, the smallest: c = pinv(Bᵀ) x. Many come equally near
@@ -87,14 +84,6 @@ def rounding(vectors: Float[Tensor, "token d_model"], n_rows: int | None = None)
 
 
 @torch.no_grad()
-def inner_products(
-    subject: Subject, residual: Float[Tensor, "*batch d_model"], basis_name: str
-) -> Float[Tensor, "*batch token"]:
-    """Inner products of a residual with one of the model's bases, before any norm: what edits of it exchange."""
-    return project(residual, basis(subject, basis_name))
-
-
-@torch.no_grad()
 def components(
     subject: Subject,
     residual: Float[Tensor, "*batch d_model"],
@@ -109,7 +98,7 @@ def components(
         subject: the model's facts.
         residual: `[..., d_model]`.
         basis_name: `encoder` or `decoder`.
-        how: `raw` inner products; their `cosine`, 0 where a vector is zero; least-squares `coordinates` (see `dual`).
+        how: `raw` inner products; their `cosine`, 0 where a vector is zero; least-squares `coordinates` (see `_dual`).
             The latter two are computed and returned in float64.
         final_norm: on the decoder basis, pass the residual through the model's final norm first; `raw` inner products
             then have the unembedding's bias added, and at the last point they are the model's logits. On the encoder
@@ -126,7 +115,7 @@ def components(
         return project(x, vectors) if bias is None else project(x, vectors) + bias.to(x)
     x = x.double()
     if how == "coordinates":
-        return project(x, dual(vectors))
+        return project(x, _dual(vectors))
     return project(F.normalize(x, dim=-1), F.normalize(vectors.double(), dim=-1))
 
 
@@ -151,7 +140,7 @@ def measure(
 
         def hits(x: Tensor, classes: Tensor, name: str = name) -> Tensor:
             parts = components(capture.subject, x, name, how=how, final_norm=final_norm)
-            return torch.stack([hit(parts, one.to(parts.device)) for one in classes.unbind(-1)], dim=-1)
+            return torch.stack([hit(parts, each.to(parts.device)) for each in classes.unbind(-1)], dim=-1)
 
         for p, point in enumerate(points):
             right = by_rows(hits, capture[point], expected, width=len(capture.subject.encoder)).cpu()
@@ -160,7 +149,7 @@ def measure(
         name="Top token of the residual",
         values=values,
         dims=("token", "basis", "point", "example"),
-        coords={"token": list(wanted), "basis": BASES, "point": points, "example": range(len(tokens))},
+        coords={"token": list(wanted), "basis": BASES, "point": points},
         units="share",
         settings={"model": capture.subject.name, "how": how, "final_norm": final_norm},
         caption=f"Share of positions at which the largest {UNITS[how]} is that of the position's own token, or of its "
@@ -251,6 +240,6 @@ def _largest(
             return torch.stack([best.values.double(), best.indices.double()], dim=-1)
 
         residuals = torch.stack([capture[point][example, :length] for point in missing])
-        found = by_rows(largest, residuals, width=len(subject.encoder)).cpu()
-        kept.update({keys[point]: each for point, each in zip(missing, found, strict=True)})
+        cells = by_rows(largest, residuals, width=len(subject.encoder)).cpu()
+        kept.update({keys[point]: each for point, each in zip(missing, cells, strict=True)})
     return torch.stack([kept[key][:, :top] for key in keys.values()])

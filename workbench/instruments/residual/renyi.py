@@ -46,7 +46,7 @@ def matrix_entropy(
             result lies in [0, 1]). None leaves nats. Only `"log_t"` goes with a kernel that is not linear.
         kernel: `"linear"`, K = Z Zᵀ; or `"gaussian"`, `"laplacian"`, `"laplacian_l1"`; see `kernel_matrix`.
         bandwidth: σ of a kernel that is not linear, in units of z; or the median distance between the sequence's rows.
-        as_published: set negative entries of K to 0 first, as the code of "Layer by Layer"; see `clamped_entropy`.
+        as_published: set negative entries of K to 0 first, as the code of "Layer by Layer"; see `_clamped_entropy`.
 
     Raises:
         ValueError: if z or α is out of range, or a setting is unknown or does not go with the kernel.
@@ -54,13 +54,13 @@ def matrix_entropy(
     _check(z, alpha, normalise, kernel, bandwidth, as_published)
     single = torch.promote_types(z.dtype, torch.float32)
     by_products = alpha in range(2, LARGEST_POWER + 1) and not as_published
-    by_spectrum = clamped_entropy if as_published else gram_entropy
+    by_spectrum = _clamped_entropy if as_published else gram_entropy
     matrix: Any = partial(gram, dtype=single if by_products else torch.float64)
     if kernel != "linear":
         matrix = partial(kernel_matrix, kernel=kernel, bandwidth=bandwidth)
-    matrices = (matrix(part, centre, unit_rows) for part in parts(z.reshape(-1, *z.shape[-2:])))
-    entropy = [power_entropy(k, int(alpha)) if by_products else by_spectrum(k, alpha) for k in matrices]
-    return (torch.cat(entropy) / log_size(normalise, *z.shape[-2:])).view(z.shape[:-2]).to(single)
+    matrices = (matrix(part, centre, unit_rows) for part in _parts(z.reshape(-1, *z.shape[-2:])))
+    entropy = [_power_entropy(k, int(alpha)) if by_products else by_spectrum(k, alpha) for k in matrices]
+    return (torch.cat(entropy) / _log_size(normalise, *z.shape[-2:])).view(z.shape[:-2]).to(single)
 
 
 def _check(
@@ -79,7 +79,7 @@ def _check(
         raise ValueError(f"matrix entropy needs real numbers and at least one row, not {z.dtype} {list(z.shape)}")
 
 
-def parts(z: Float[Tensor, "n pos d"]) -> tuple[Tensor, ...]:
+def _parts(z: Float[Tensor, "n pos d"]) -> tuple[Tensor, ...]:
     """The sequences in parts that fit a CPU's cache, where each operation then finds its input; else all at once."""
     return z.split(max(1, CACHED // z[0].numel())) if z.device.type == "cpu" and len(z) else (z,)
 
@@ -92,13 +92,13 @@ def check_order(alpha: float, normalise: str | None) -> None:
         raise ValueError(f"unknown normaliser {normalise!r}; there is: {', '.join(get_args(Normaliser))}, None")
 
 
-def log_size(normalise: str | None, n_pos: int, d: int) -> float:
+def _log_size(normalise: str | None, n_pos: int, d: int) -> float:
     """The number that the entropy is divided by; 1 where there is one direction only, whose entropy is 0."""
     size = {None: math.e, "log_t": n_pos, "log_d": d, "log_min": min(n_pos, d)}[normalise]
     return math.log(size) if size > 1 else 1.0
 
 
-def power_entropy(lower: Float[Tensor, "*batch n n"], order: int) -> Float[Tensor, "*batch"]:
+def _power_entropy(lower: Float[Tensor, "*batch n n"], order: int) -> Float[Tensor, "*batch"]:
     """Rényi entropy of integer order α ≥ 2 of a Gram matrix, given its lower half: from tr K^α, without a spectrum.
 
     S_α = log(tr K^α / (tr K)^α) / (1 − α). For a symmetric F, tr F² is the sum of the squares of F's entries; so
@@ -136,27 +136,27 @@ def spectrum_shares(lower: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch
     """λ_i / tr K in any order, given K's lower half in float64; a zero matrix counts as a single direction."""
     trace = lower.diagonal(dim1=-2, dim2=-1).sum(-1)
     empty = trace == 0
-    p = eigenvalues(lower) / torch.where(empty, 1.0, trace)[..., None]
+    p = _eigenvalues(lower) / torch.where(empty, 1.0, trace)[..., None]
     p = torch.where(p > ZERO, p, 0.0)  # rounding, which may be negative
     point = torch.zeros_like(p)
     point[..., -1] = 1.0
     return torch.where(empty[..., None], point, p)
 
 
-def clamped_entropy(lower: Float[Tensor, "*batch n n"], alpha: float) -> Float[Tensor, "*batch"]:
+def _clamped_entropy(lower: Float[Tensor, "*batch n n"], alpha: float) -> Float[Tensor, "*batch"]:
     """Rényi entropy of a matrix whose negative entries are set to 0 (`as_published`), given its lower half.
 
     The code published with "Layer by Layer" (Skean et al., 2025) does so, with centred rows of length 1, to Z Zᵀ or to
     the smaller ZᵀZ; the paper's formula has no such step. It may leave negative eigenvalues: these are left out, and
     the others divided by their own sum.
     """
-    values = eigenvalues(lower.clamp(min=0))
+    values = _eigenvalues(lower.clamp(min=0))
     values = torch.where(values > ZERO * values.abs().sum(-1, keepdim=True), values, 0.0)
     values[..., -1] = torch.where((values == 0).all(-1), 1.0, values[..., -1])  # as a single direction
     return spectrum_entropy(values / values.sum(-1, keepdim=True), alpha)
 
 
-def eigenvalues(lower: Float[Tensor, "n size size"]) -> Float[Tensor, "n size"]:
+def _eigenvalues(lower: Float[Tensor, "n size size"]) -> Float[Tensor, "n size"]:
     """Eigenvalues of symmetric float64 matrices given by their lower half, in any order. May overwrite them.
 
     Without gradients large ones go through LAPACK's tridiagonal form and its square-root-free QR (sytrd, sterf): the

@@ -16,7 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture
-from workbench.instruments.residual.per_sequence import Positions, residual_points, spans
+from workbench.instruments.residual.per_sequence import Positions, spans
+from workbench.instruments.residual.projection import from_embedding
 from workbench.measurement import Measurement
 from workbench.util.seeds import generator
 
@@ -93,7 +94,7 @@ def measure(
     if len(tokens[0]) != len(tokens[1]) or not all(map(torch.equal, *tokens)):
         raise ValueError("similarity compares two models on the same batch; these captures are of different tokens")
     subjects = [side[0].subject for side in sides]
-    mine, others = (residual_points(subject) if points is None else list(points) for subject in subjects)
+    mine, others = (from_embedding(subject) if points is None else list(points) for subject in subjects)
     rows, columns = (
         [torch.cat([_tokens(seen, name, positions) for seen in side]) for name in names]
         for side, names in zip(sides, (mine, others), strict=True)

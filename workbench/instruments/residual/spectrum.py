@@ -15,20 +15,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
+from workbench.capture import Capture
 from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel, check_kernel, gram, kernel_matrix
-from workbench.instruments.residual.per_sequence import Positions, per_sequence, residual_points
+from workbench.instruments.residual.per_sequence import Positions, per_sequence
+from workbench.instruments.residual.projection import from_embedding
 from workbench.instruments.residual.renyi import spectrum_shares
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)
 
-needs = residual_points
-
-
-def why_not(subject: Subject) -> str | None:
-    """None: every model has a residual."""
-    return None
+needs, why_not = from_embedding, no_reason
 
 
 def spectrum(
@@ -93,7 +90,7 @@ def measure(
         name="Spectrum",
         values=values,
         dims=("layer", "rank", "example"),
-        coords={"layer": points, "rank": range(1, top + 1), "example": range(values.shape[-1])},
+        coords={"layer": points, "rank": range(1, top + 1)},
         units="share of the trace",
         settings={"model": capture.subject.name, **how, "positions": positions},
         caption="Eigenvalues over their sum, largest first, of one sequence's tokens, before the final norm. They say "

@@ -58,7 +58,8 @@ def trajectory(
     every = _every_token(capture, example, position, points, how, final_norm)
     roles = _roles(capture, example, position)
     ids = list(dict.fromkeys([*roles.values(), *_on_top(every)] if tokens is None else map(int, tokens)))
-    _check_tokens(ids, len(subject.encoder))
+    if unknown := [token for token in ids if not 0 <= token < len(subject.encoder)]:
+        raise ValueError(f"there is no token {unknown[0]}; the vocabulary has 0..{len(subject.encoder) - 1}")
     role_words = dict(zip(roles, subject.task.words(torch.tensor(list(roles.values()))), strict=True))
     place: dict[str, Any] = {"example": example, "position": position, "input": words, "roles": role_words}
     return Measurement(
@@ -89,12 +90,6 @@ def _on_top(every: Float[Tensor, "basis point token"]) -> list[int]:
     """The token with the largest component at each point, on each basis; none where several have it (a zero vector)."""
     first, second = every.topk(min(2, every.shape[-1])).values[..., [0, -1]].unbind(-1)
     return every.argmax(-1)[first > second].tolist()
-
-
-def _check_tokens(ids: Sequence[int], d_vocab: int) -> None:
-    unknown = [token for token in ids if not 0 <= token < d_vocab]
-    if unknown:
-        raise ValueError(f"there is no token {unknown[0]}; the vocabulary has 0..{d_vocab - 1}")
 
 
 def ranks(

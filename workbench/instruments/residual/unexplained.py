@@ -18,32 +18,25 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual.projection import from_embedding, real_positions, rounding
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 
 SPANS = ("encoder", "decoder", "both")
 CONTROLS = ("untrained",)
 ROWS = 8192  # of a basis, factorised at a time
 
-
-def needs(subject: Subject) -> list[str]:
-    """The embedding, then the residual after attention and after the MLP of every layer."""
-    return from_embedding(subject)
-
-
-def why_not(subject: Subject) -> str | None:
-    """None: every model has both bases."""
-    return None
+needs, why_not = from_embedding, no_reason
 
 
 @lru_cache(maxsize=6)
 def span(*bases: Float[Tensor, "token d_model"]) -> Float[Tensor, "d_model rank"]:
     """Orthonormal columns that span the rows of these bases together, in float64, up to their `rounding`."""
-    _, singular, directions = torch.linalg.svd(triangle(bases), full_matrices=False)
+    _, singular, directions = torch.linalg.svd(_triangle(bases), full_matrices=False)
     smallest = rounding(bases[0], sum(len(basis) for basis in bases)) * singular[0]
     return directions[singular > smallest].T
 
 
-def triangle(bases: Sequence[Float[Tensor, "row d_model"]]) -> Float[Tensor, "row_or_d_model d_model"]:
+def _triangle(bases: Sequence[Float[Tensor, "row d_model"]]) -> Float[Tensor, "row_or_d_model d_model"]:
     """A matrix with the singular values and right singular vectors of the rows of these bases together, in float64.
 
     Of many rows it is the triangle of their QR factors, taken `ROWS` at a time, so that a large vocabulary does not
@@ -58,7 +51,7 @@ def triangle(bases: Sequence[Float[Tensor, "row d_model"]]) -> Float[Tensor, "ro
 
 
 @torch.no_grad()
-def share_outside(
+def _share_outside(
     residual: Float[Tensor, "*batch d_model"], columns: Float[Tensor, "d_model rank"]
 ) -> Float[Tensor, "*batch"]:
     """‖x − Q Qᵀ x‖² / ‖x‖² for orthonormal columns Q, in float64; NaN for x = 0."""
@@ -67,7 +60,7 @@ def share_outside(
     return outside.square().sum(-1) / x.square().sum(-1)
 
 
-def spans(subject: Subject) -> dict[str, Float[Tensor, "d_model rank"]]:
+def _spans(subject: Subject) -> dict[str, Float[Tensor, "d_model rank"]]:
     """The columns of `span` for each of `SPANS`."""
     encoder, decoder = subject.encoder, subject.decoder
     return {"encoder": span(encoder), "decoder": span(decoder), "both": span(encoder, decoder)}
@@ -81,19 +74,19 @@ def measure(capture: Capture, *, final_norm: bool = False, points: Sequence[str]
     residuals, by default those of `needs`. The settings hold each span's rank and d_model.
     """
     subject = capture.subject
-    points, columns = needs(subject) if points is None else list(points), spans(subject)
+    points, columns = needs(subject) if points is None else list(points), _spans(subject)
     real = real_positions(capture)
     values = np.empty((len(SPANS), len(points), len(real)))
     for p, point in enumerate(points):
         residual = subject.final_norm(capture[point]).detach() if final_norm else capture[point]
         for b, name in enumerate(SPANS):
-            share = share_outside(residual, columns[name]).cpu()
+            share = _share_outside(residual, columns[name]).cpu()
             values[b, p] = share.where(real, torch.nan).nanmean(-1).numpy()
     return Measurement(
         name="Residual outside the bases",
         values=values,
         dims=("basis", "point", "example"),
-        coords={"basis": SPANS, "point": points, "example": range(len(real))},
+        coords={"basis": SPANS, "point": points},
         units="share",
         settings={
             "model": subject.name,

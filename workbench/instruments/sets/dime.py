@@ -9,7 +9,7 @@ model of the same shape on the same sequences; and the answers shuffled (`shuffl
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,8 +19,14 @@ from torch import Tensor
 from workbench.capture import Subject
 from workbench.instruments.residual.gram_matrix import Bandwidth, Kernel, check_kernel, kernel_matrix
 from workbench.instruments.residual.renyi import check_order, gram_entropy
-from workbench.instruments.sets.over_sequences import over_sequences, where_settings
-from workbench.instruments.sets.pairs import PairGroups, over_groups, unit_pairs
+from workbench.instruments.sets.over_sequences import (
+    PairGroups,
+    over_groups,
+    over_sequences,
+    unit_pairs,
+    where_settings,
+)
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 from workbench.models import AnyModel
 from workbench.tasks import Batch
@@ -33,17 +39,7 @@ CONTROLS = ("untrained",)
 NEEDS_ANSWERS = True
 PERMUTATIONS = 10  # as the authors' code
 
-
-def why_not(subject: Subject) -> str | None:
-    """None: every task has answers."""
-    return None
-
-
-def joint_entropy(
-    kx: Float[Tensor, "*batch n n"], ky: Float[Tensor, "*batch n n"], alpha: float
-) -> Float[Tensor, "*batch"]:
-    """S_α(K_x ∘ K_y / tr(K_x ∘ K_y)) in nats, of matrices in float64."""
-    return gram_entropy(kx * ky, alpha)
+why_not = no_reason
 
 
 def dime(kx: Float[Tensor, "n n"], ky: Float[Tensor, "n n"], orders: Sequence[Tensor], *, alpha: float = 1.0) -> float:
@@ -55,31 +51,24 @@ def dime(kx: Float[Tensor, "n n"], ky: Float[Tensor, "n n"], orders: Sequence[Te
         alpha: order of the entropies.
     """
     kx, ky = kx.double(), ky.double()
-    shuffled = joint_entropy(kx, torch.stack([ky[order][:, order] for order in orders]), alpha)
-    return float(shuffled.mean() - joint_entropy(kx, ky[None], alpha)[0])
+    shuffled = gram_entropy(kx * torch.stack([ky[order][:, order] for order in orders]), alpha)  # [order]
+    return float(shuffled.mean() - gram_entropy((kx * ky)[None], alpha)[0])
 
 
-class DimeStream:
-    """DiME of each full group of pairs (see `PairGroups`)."""
+def _of_groups(
+    kernel: Kernel, bandwidth: Bandwidth, centre: bool, alpha: float, seed: int
+) -> Callable[[Float[Tensor, "pair d"], Float[Tensor, "pair d"]], float]:
+    """What gives DiME of one group of pairs after another, each with permutations of its own."""
+    draws = generator(seed, "dime")
 
-    def __init__(self, pairs: int, alpha: float, kernel: Kernel, bandwidth: Bandwidth, centre: bool, seed: int) -> None:
-        check_kernel(kernel, bandwidth)
-        check_order(alpha, None)
-        self.groups, self.alpha, self.kernel, self.bandwidth = PairGroups(pairs), alpha, kernel, bandwidth
-        self.centre, self.draws = centre, generator(seed, "dime")
-        self.values: list[float] = []
+    def matrix(unit: Float[Tensor, "pair d"]) -> Float[Tensor, "pair pair"]:
+        return unit @ unit.T if kernel == "linear" else kernel_matrix(unit[None], False, False, kernel, bandwidth)[0]
 
-    def add(self, rows: Float[Tensor, "n d"], answers: Sequence[Hashable], questions: Sequence[int]) -> None:
-        """Rows with their answers and questions."""
-        for a, b in self.groups.add(rows, answers, questions):
-            kx, ky = (self._matrix(side) for side in unit_pairs(a, b, self.centre))
-            orders = [torch.randperm(len(a), generator=self.draws) for _ in range(PERMUTATIONS)]
-            self.values.append(dime(kx, ky, orders, alpha=self.alpha))
+    def of_group(a: Float[Tensor, "pair d"], b: Float[Tensor, "pair d"]) -> float:
+        kx, ky = map(matrix, unit_pairs(a, b, centre))
+        return dime(kx, ky, [torch.randperm(len(a), generator=draws) for _ in range(PERMUTATIONS)], alpha=alpha)
 
-    def _matrix(self, unit: Tensor) -> Tensor:
-        if self.kernel == "linear":
-            return unit @ unit.T
-        return kernel_matrix(unit[None], False, False, self.kernel, self.bandwidth)[0]
+    return of_group
 
 
 def measure(
@@ -107,17 +96,15 @@ def measure(
     Raises:
         ValueError: if no group is full, a setting is unknown, or as `over_sequences` does.
     """
+    check_kernel(kernel, bandwidth)
+    check_order(alpha, None)
     streams = over_sequences(
-        lambda: DimeStream(pairs, alpha, kernel, bandwidth, centre, seed),
-        model,
-        subject,
-        batches,
-        **where,
+        lambda: PairGroups(pairs, _of_groups(kernel, bandwidth, centre, alpha, seed)), model, subject, batches, **where
     )
     how = {"pairs": pairs, "alpha": alpha, "kernel": kernel, "centre": centre, **where_settings(where)}
     return over_groups(
         "DiME of shuffled answers" if where.get("shuffled") else "DiME",
-        {point: (stream.values, stream.groups) for point, stream in streams.items()},
+        streams,
         {"model": subject.name, **how, "bandwidth": None if kernel == "linear" else bandwidth, "seed": seed},
         f"Joint entropy of {pairs} pairs that are shuffled less that of the pairs, questions with one answer; before "
         "the final norm. 0 where a pair shares nothing. It does not say that the model reads what they share.",

@@ -10,7 +10,8 @@ a re-initialised model of the same shape on the same sequences; and the answers 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,8 +19,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.instruments.sets.over_sequences import over_sequences, where_settings
-from workbench.instruments.sets.pairs import PairGroups, over_groups, unit_pairs
+from workbench.instruments.sets.over_sequences import (
+    PairGroups,
+    over_groups,
+    over_sequences,
+    unit_pairs,
+    where_settings,
+)
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 from workbench.models import AnyModel
 from workbench.tasks import Batch
@@ -30,10 +37,7 @@ if TYPE_CHECKING:
 CONTROLS = ("untrained",)
 NEEDS_ANSWERS = True
 
-
-def why_not(subject: Subject) -> str | None:
-    """None: every task has answers."""
-    return None
+why_not = no_reason
 
 
 def infonce(
@@ -50,19 +54,6 @@ def infonce(
     scores = (rows @ rows.T / temperature).fill_diagonal_(-math.inf)
     partner = torch.arange(2 * n).roll(n)
     return float(-(scores.gather(1, partner[:, None])[:, 0] - scores.logsumexp(-1)).mean())
-
-
-class InfoNCEStream:
-    """InfoNCE of each full group of pairs (see `PairGroups`)."""
-
-    def __init__(self, pairs: int, temperature: float, centre: bool) -> None:
-        self.groups, self.temperature, self.centre = PairGroups(pairs), temperature, centre
-        self.values: list[float] = []
-
-    def add(self, rows: Float[Tensor, "n d"], answers: Sequence[Hashable], questions: Sequence[int]) -> None:
-        """Rows with their answers and questions."""
-        for a, b in self.groups.add(rows, answers, questions):
-            self.values.append(infonce(a, b, temperature=self.temperature, centre=self.centre))
 
 
 def measure(
@@ -86,17 +77,12 @@ def measure(
     Raises:
         ValueError: if no group is full, or as `over_sequences` does.
     """
-    streams = over_sequences(
-        lambda: InfoNCEStream(pairs, temperature, centre),
-        model,
-        subject,
-        batches,
-        **where,
-    )
+    of_group = partial(infonce, temperature=temperature, centre=centre)
+    streams = over_sequences(lambda: PairGroups(pairs, of_group), model, subject, batches, **where)
     how = {"pairs": pairs, "temperature": temperature, "centre": centre, **where_settings(where)}
     return over_groups(
         "InfoNCE of shuffled answers" if where.get("shuffled") else "InfoNCE",
-        {point: (stream.values, stream.groups) for point, stream in streams.items()},
+        streams,
         {"model": subject.name, **how},
         f"How hard it is to tell a question's partner of the same answer among {2 * pairs - 1} vectors by its cosine, "
         f"before the final norm: chance is {math.log(2 * pairs - 1):.2f}. It does not say that the model does so.",

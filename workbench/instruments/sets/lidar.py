@@ -19,9 +19,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.instruments.sets.answers import CannotMeasureError
-from workbench.instruments.sets.over_sequences import over_sequences, where_settings
+from workbench.instruments.sets.over_sequences import CannotMeasureError, over_sequences, where_settings
 from workbench.instruments.sets.rankme import EPSILON, shannon_rank
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 from workbench.models import AnyModel
 from workbench.tasks import Batch
@@ -33,13 +33,10 @@ CONTROLS = ("untrained",)
 NEEDS_ANSWERS = True
 DELTA = 1e-4  # the paper's, in the units of the representations squared
 
-
-def why_not(subject: Subject) -> str | None:
-    """None: every task has answers."""
-    return None
+why_not = no_reason
 
 
-class LidarStream:
+class _LidarStream:
     """The scatter within and between answers, from sums that add up: a mean for each answer, and one d × d matrix.
 
     Σ_b = Σ_c n_c/N (μ_c − μ)(μ_c − μ)ᵀ and Σ_w = 1/N Σ_c Σ_i (x_ci − μ_c)(x_ci − μ_c)ᵀ + δ I over the answers c that
@@ -123,7 +120,7 @@ def measure(
     Raises:
         ValueError: if fewer than two answers come twice, or as `over_sequences` does.
     """
-    streams = over_sequences(lambda: LidarStream(delta), model, subject, batches, **where)
+    streams = over_sequences(lambda: _LidarStream(delta), model, subject, batches, **where)
     first = next(iter(streams.values()))
     return Measurement(
         name="LiDAR of shuffled answers" if where.get("shuffled") else "LiDAR",

@@ -18,8 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.instruments.sets.answers import At
-from workbench.instruments.sets.over_sequences import over_sequences
+from workbench.instruments.sets.over_sequences import At, over_sequences
+from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 from workbench.models import AnyModel
 from workbench.tasks import Batch
@@ -31,10 +31,7 @@ CONTROLS = ("untrained",)
 NEEDS_ANSWERS = False
 EPSILON = 1e-7  # the paper's, for float32
 
-
-def why_not(subject: Subject) -> str | None:
-    """None: every model has a residual."""
-    return None
+why_not = no_reason
 
 
 def shannon_rank(values: Float[Tensor, " n"]) -> float:
@@ -51,7 +48,7 @@ def rankme(z: Float[Tensor, "n d"]) -> float:
     return shannon_rank(torch.linalg.svdvals(z.double()))
 
 
-class RankMeStream:
+class _RankMeStream:
     """RankMe of more rows than fit in memory: the triangle of their QR factors has their singular values."""
 
     def __init__(self) -> None:
@@ -86,12 +83,12 @@ def measure(
 
     Args:
         model, subject, batches, points: as for `over_sequences`, which holds one batch in memory.
-        at: the first or last scored position of the answer; see `sets.answers.asked`.
+        at: the first or last scored position of the answer; see `sets.over_sequences.answer_positions`.
 
     Raises:
         ValueError: as `over_sequences` does.
     """
-    streams = over_sequences(RankMeStream, model, subject, batches, at=at, points=points)
+    streams = over_sequences(_RankMeStream, model, subject, batches, at=at, points=points)
     n = [stream.n for stream in streams.values()]
     return Measurement(
         name="RankMe",

@@ -17,7 +17,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.instruments.residual.entropy import matrix_entropy
 from workbench.measurement import Measurement
 from workbench.util.memory import check_memory
 
@@ -33,15 +32,10 @@ def why_not(subject: Subject) -> str | None:
     return None if n_tokens <= MOST_TOKENS else f"a vocabulary of {n_tokens:,} tokens has too many pairs of them"
 
 
-def directions(vectors: Float[Tensor, "token d_model"]) -> Float[Tensor, "token d_model"]:
+def _directions(vectors: Float[Tensor, "token d_model"]) -> Float[Tensor, "token d_model"]:
     """Rows scaled to length 1, in float64; a row of zeros has no direction and becomes NaN."""
     rows = vectors.double()
     return rows / rows.norm(dim=-1, keepdim=True)
-
-
-def random_overlap(d: int) -> float:
-    """Mean |cosine| of two random directions in d dimensions."""
-    return math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2)) / math.sqrt(math.pi)
 
 
 @torch.no_grad()
@@ -52,14 +46,14 @@ def measure(subject: Subject) -> Measurement:
     ones, and what random directions of that width would have. Tokens whose vector is zero are left out; `n` is the
     number of ordered pairs (for random directions, 0).
     """
-    encoder, decoder = directions(subject.encoder), directions(subject.decoder)
-    same = (encoder * decoder).sum(-1).abs()
+    encoder, decoder = _directions(subject.encoder), _directions(subject.decoder)
+    same, d = (encoder * decoder).sum(-1).abs(), encoder.shape[1]
     overlaps = [
         _mean_of_others(encoder, encoder),
         _mean_of_others(decoder, decoder),
         (float(same.nanmean()), int((~same.isnan()).sum())),
         _mean_of_others(encoder, decoder),
-        (random_overlap(encoder.shape[1]), 0),
+        (math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2)) / math.sqrt(math.pi), 0),  # of random directions
     ]
     return Measurement(
         name="Overlap of the bases",
@@ -67,7 +61,7 @@ def measure(subject: Subject) -> Measurement:
         dims=("pair",),
         coords={"pair": PAIRS},
         units="mean |cosine|",
-        settings={"model": subject.name, "d_vocab": len(encoder), "d_model": encoder.shape[1]},
+        settings={"model": subject.name, "d_vocab": len(encoder), "d_model": d},
         n=np.array([n for _, n in overlaps]),
         caption="Mean |cosine| between the vectors of two tokens, within a basis and across the two, beside that of "
         "random directions. It says nothing of what the residual holds.",
@@ -86,27 +80,6 @@ def _mean_of_others(left: Tensor, right: Tensor) -> tuple[float, int]:
 
 
 @torch.no_grad()
-def effective_rank(subject: Subject) -> Measurement:
-    """The number of directions that each basis, and both together, effectively has: dim `basis`.
-
-    The exponential of the matrix entropy (α = 1, `matrix_entropy`) of the vectors as they are: n for n orthogonal
-    vectors of equal length, 1 for parallel ones.
-    """
-    encoder, decoder = subject.encoder.double(), subject.decoder.double()
-    bases = {"encoder": encoder, "decoder": decoder, "both": torch.cat([encoder, decoder])}
-    return Measurement(
-        name="Effective rank of the bases",
-        values=np.array([float(matrix_entropy(rows).exp()) for rows in bases.values()]),
-        dims=("basis",),
-        coords={"basis": list(bases)},
-        units="directions",
-        settings={"model": subject.name, "alpha": 1.0, "d_vocab": len(encoder), "d_model": encoder.shape[1]},
-        caption="Exponential of the entropy of the spectrum: how many directions the vectors effectively take up. "
-        "Vectors of unequal length lower it too.",
-    )
-
-
-@torch.no_grad()
 def basis_cosines(subject: Subject, tokens: Sequence[int] | None = None) -> Measurement:
     """Every cosine between two basis vectors: dims `pair`, `first`, `second` (words).
 
@@ -122,7 +95,7 @@ def basis_cosines(subject: Subject, tokens: Sequence[int] | None = None) -> Meas
     """
     ids = torch.arange(len(subject.encoder)) if tokens is None else torch.as_tensor(tokens)
     check_memory(3 * 8 * len(ids) ** 2, f"cosines between {len(ids):,} tokens")
-    encoder, decoder = directions(subject.encoder)[ids], directions(subject.decoder)[ids]
+    encoder, decoder = _directions(subject.encoder)[ids], _directions(subject.decoder)[ids]
     words = subject.task.words(ids)
     matrices = {"encoder": encoder @ encoder.T, "decoder": decoder @ decoder.T, "across": encoder @ decoder.T}
     return Measurement(

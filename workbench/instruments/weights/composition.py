@@ -32,7 +32,7 @@ def why_not(subject: Subject) -> str | None:
 
 
 @torch.no_grad()
-def scores(weights: HeadWeights, kind: str) -> Float[Tensor, "layer head of_layer of_head"]:
+def _scores(weights: HeadWeights, kind: str) -> Float[Tensor, "layer head of_layer of_head"]:
     """The score of every pair, NaN where the second head is not in a later layer than the first.
 
     Raises:
@@ -60,7 +60,7 @@ def measure(subject: Subject) -> Measurement:
         ValueError: if the model's maps are not known.
     """
     weights = HeadWeights.of(subject)
-    values = torch.stack([scores(weights, kind) for kind in KINDS]).numpy()
+    values = torch.stack([_scores(weights, kind) for kind in KINDS]).numpy()
     _, n_layers, n_heads = values.shape[:3]
     d_model = weights.q.shape[-2]
     layers, heads = range(n_layers), range(n_heads)

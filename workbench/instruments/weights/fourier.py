@@ -38,7 +38,7 @@ def why_not(subject: Subject) -> str | None:
     return None
 
 
-def waves(p: int) -> Float[Tensor, "wave p"]:
+def _waves(p: int) -> Float[Tensor, "wave p"]:
     """An orthonormal basis of functions of 0 … p−1, in float64: the constant, then cos and sin of each frequency.
 
     Frequencies are k = 1 … ⌊p/2⌋, waves 2πkx/p; of an even p the last has a cosine only.
@@ -52,36 +52,48 @@ def waves(p: int) -> Float[Tensor, "wave p"]:
     return basis / basis.norm(dim=1, keepdim=True)
 
 
-def frequency_of_waves(p: int) -> list[int]:
-    """The frequency of each row of `waves`, 0 for the constant."""
+def _frequency_of_waves(p: int) -> list[int]:
+    """The frequency of each row of `_waves`, 0 for the constant."""
     return [0] + [k for k in range(1, p // 2 + 1) for _ in range(1 if 2 * k == p else 2)]
 
 
-def shares(rows: Float[Tensor, "p d"]) -> Float[Tensor, " frequency"]:
+def waves_at(p: int, frequencies: Sequence[int]) -> Float[Tensor, "wave p"]:
+    """The rows of `_waves` of these frequencies.
+
+    Raises:
+        ValueError: if there is no such frequency.
+    """
+    if wrong := [k for k in frequencies if not 1 <= k <= p // 2]:
+        raise ValueError(f"modulo {p} there are the frequencies 1 to {p // 2}, not {wrong[0]}")
+    chosen = torch.tensor(list(frequencies), dtype=torch.long)
+    return _waves(p)[torch.isin(torch.tensor(_frequency_of_waves(p)), chosen)]
+
+
+def _shares(rows: Float[Tensor, "p d"]) -> Float[Tensor, " frequency"]:
     """The share of the rows' variance over the numbers that each frequency 1 … ⌊p/2⌋ holds; they sum to 1.
 
     Zero where all rows are equal.
     """
     p = len(rows)
-    power = (waves(p) @ rows.double().cpu()).square().sum(1)[1:]
+    power = (_waves(p) @ rows.double().cpu()).square().sum(1)[1:]
     by_frequency = torch.zeros(p // 2, dtype=torch.float64)
-    by_frequency.index_add_(0, torch.tensor(frequency_of_waves(p)[1:]) - 1, power)
+    by_frequency.index_add_(0, torch.tensor(_frequency_of_waves(p)[1:]) - 1, power)
     total = by_frequency.sum()
     rounding = 1e-20 * rows.double().square().sum().cpu()
     return by_frequency / total if total > rounding else torch.zeros_like(by_frequency)
 
 
-def threshold(rows: Float[Tensor, "p d"], seed: int = 0) -> float:
+def _threshold(rows: Float[Tensor, "p d"], seed: int = 0) -> float:
     """The largest share of any frequency once the numbers are in random order: its 99 % quantile over 200 orders."""
     draws = generator(seed, "fourier")
-    largest = [shares(rows[torch.randperm(len(rows), generator=draws)]).max() for _ in range(ORDERS)]
+    largest = [_shares(rows[torch.randperm(len(rows), generator=draws)]).max() for _ in range(ORDERS)]
     return float(torch.stack(largest).quantile(LEVEL))
 
 
 def key_frequencies(rows: Float[Tensor, "p d"], seed: int = 0) -> list[int]:
-    """The frequencies whose share is above the `threshold`, largest first; none where nothing is periodic."""
-    share = shares(rows)
-    above = (share > threshold(rows, seed)).nonzero()[:, 0]
+    """The frequencies whose share is above the `_threshold`, largest first; none where nothing is periodic."""
+    share = _shares(rows)
+    above = (share > _threshold(rows, seed)).nonzero()[:, 0]
     return [int(i) + 1 for i in above[share[above].argsort(descending=True)]]
 
 
@@ -91,27 +103,22 @@ def without(rows: Float[Tensor, "number ..."], frequencies: Sequence[int]) -> Fl
     Raises:
         ValueError: if there is no such frequency.
     """
-    p = len(rows)
-    wrong = next((k for k in frequencies if not 1 <= k <= p // 2), None)
-    if wrong is not None:
-        raise ValueError(f"modulo {p} there are the frequencies 1 to {p // 2}, not {wrong}")
-    chosen = waves(p)[torch.isin(torch.tensor(frequency_of_waves(p)), torch.tensor(list(frequencies)))]
-    flat = rows.double().cpu().reshape(p, -1)
+    chosen, flat = waves_at(len(rows), frequencies), rows.double().cpu().reshape(len(rows), -1)
     return (flat - chosen.T @ (chosen @ flat)).reshape(rows.shape)
 
 
-def matrices(subject: Subject) -> dict[str, Float[Tensor, "p d"]]:
+def _matrices(subject: Subject) -> dict[str, Float[Tensor, "p d"]]:
     """What is transformed: `embedding`, `unembedding`, and `neurons` (number by neuron) where there is a last MLP."""
     p = subject.task.p  # type: ignore[attr-defined]
-    found = {"embedding": subject.encoder[:p], "unembedding": subject.decoder[:p]}
+    vectors = {"embedding": subject.encoder[:p], "unembedding": subject.decoder[:p]}
     if isinstance(subject.model, Decoder) and (mlp := cast(Layer, subject.model.layers[-1]).mlp) is not None:
-        found["neurons"] = subject.decoder[:p] @ mlp.fc_out.weight.detach()
-    return found
+        vectors["neurons"] = subject.decoder[:p] @ mlp.fc_out.weight.detach()
+    return vectors
 
 
 @torch.no_grad()
 def measure(subject: Subject, *, seed: int = 0) -> Measurement:
-    """The share of variance at each frequency: dims `matrix` (see `matrices`), `frequency` (1 … ⌊p/2⌋).
+    """The share of variance at each frequency: dims `matrix` (see `_matrices`), `frequency` (1 … ⌊p/2⌋).
 
     The settings hold, under `key`, the frequencies that each matrix names, and under `threshold` what they exceed.
 
@@ -119,8 +126,8 @@ def measure(subject: Subject, *, seed: int = 0) -> Measurement:
         subject: the model's facts.
         seed: of the random orders.
     """
-    own = matrices(subject)
-    values = torch.stack([shares(rows) for rows in own.values()])
+    own = _matrices(subject)
+    values = torch.stack([_shares(rows) for rows in own.values()])
     return Measurement(
         name="Fourier spectrum",
         values=values.numpy(),
@@ -130,7 +137,7 @@ def measure(subject: Subject, *, seed: int = 0) -> Measurement:
         settings={
             "model": subject.name,
             "key": {name: key_frequencies(rows, seed) for name, rows in own.items()},
-            "threshold": {name: threshold(rows, seed) for name, rows in own.items()},
+            "threshold": {name: _threshold(rows, seed) for name, rows in own.items()},
             "seed": seed,
         },
         n=np.full(values.shape, values.shape[1]),

@@ -65,6 +65,20 @@ class HeadWeights:
             raise ValueError(f"a head has the circuits {' and '.join(CIRCUITS)}, not {kind!r}")
         return (self.q, self.k.mT) if kind == "QK" else (self.v, self.o)
 
+    def of_head(self, layer: int, head: int, kind: str) -> tuple[Tensor, Tensor]:
+        """The two factors of one head's circuit, `[d_model, d_head]` and `[d_head, d_model]`.
+
+        Raises:
+            ValueError: if there is no such head or circuit.
+        """
+        n_layers, n_heads = self.q.shape[:2]
+        if not (0 <= layer < n_layers and 0 <= head < n_heads):
+            raise ValueError(
+                f"there is no layer {layer}, head {head}: layers are 0 to {n_layers - 1}, heads 0 to {n_heads - 1}"
+            )
+        into, out = self.circuit(kind)
+        return into[layer, head], out[layer, head]
+
 
 CIRCUITS = ("QK", "OV")
 
@@ -74,12 +88,3 @@ def why_no_weights(subject: Subject) -> str | None:
     if isinstance(subject.model, Decoder):
         return None
     return f"{subject.name} is not one of this package's decoders, whose maps are known by name"
-
-
-def check_head(weights: HeadWeights, layer: int, head: int) -> None:
-    """Raise ValueError if there is no such head."""
-    n_layers, n_heads = weights.q.shape[:2]
-    if not (0 <= layer < n_layers and 0 <= head < n_heads):
-        raise ValueError(
-            f"there is no layer {layer}, head {head}: layers are 0 to {n_layers - 1}, heads 0 to {n_heads - 1}"
-        )

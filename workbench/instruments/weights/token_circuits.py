@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.instruments.weights.heads import HeadWeights, check_head, why_no_weights
+from workbench.instruments.weights.heads import HeadWeights, why_no_weights
 from workbench.measurement import Measurement
 from workbench.util.memory import check_memory
 
@@ -27,10 +27,7 @@ CONTROLS = ("untrained",)
 MOST_TOKENS = 4096  # of larger vocabularies no matrix of pairs is made
 PROPERTIES = ("copying", "matching")
 
-
-def why_not(subject: Subject) -> str | None:
-    """Why they cannot be read, in one line; None if they can."""
-    return why_no_weights(subject)
+why_not = why_no_weights
 
 
 @torch.no_grad()
@@ -45,12 +42,11 @@ def measure(subject: Subject) -> Measurement:
         _sign(weights.o @ (decoder.T @ encoder) @ weights.v),
         _sign(weights.k.mT @ (encoder.T @ encoder) @ weights.q),
     ]
-    n_layers, n_heads = values[0].shape
     return Measurement(
         name="Token circuits",
         values=torch.stack(values).numpy(),
         dims=("property", "layer", "head"),
-        coords={"property": PROPERTIES, "layer": range(n_layers), "head": range(n_heads)},
+        coords={"property": PROPERTIES},
         units="share of the eigenvalues",
         settings={"model": subject.name},
         caption="Sum of the eigenvalues over the sum of their sizes: 1 where the head would raise the logit of every "
@@ -83,11 +79,11 @@ def circuit(subject: Subject, layer: int, head: int, kind: str) -> Measurement:
     Raises:
         ValueError: if there is no such head or circuit, or the vocabulary is too large for a matrix of pairs.
     """
-    weights = HeadWeights.of(subject)
-    check_head(weights, layer, head)
-    into, out = (factor[layer, head] for factor in weights.circuit(kind))
+    into, out = HeadWeights.of(subject).of_head(layer, head, kind)
     encoder, decoder = _bases(subject)
-    _check_vocabulary(encoder)
+    if len(encoder) > MOST_TOKENS:
+        raise ValueError(f"a vocabulary of {len(encoder):,} tokens has too many pairs; at most {MOST_TOKENS:,}")
+    check_memory(3 * 8 * len(encoder) ** 2, f"pairs of {len(encoder):,} tokens")
     values = (encoder @ into) @ (out @ (encoder if kind == "QK" else decoder).T)
     words = subject.task.words(torch.arange(len(encoder)))
     says = "the score of the query token with the key token" if kind == "QK" else "what reading a token adds to logits"
@@ -100,12 +96,6 @@ def circuit(subject: Subject, layer: int, head: int, kind: str) -> Measurement:
         settings={"model": subject.name, "layer": layer, "head": head, "kind": kind},
         caption=f"Of bare tokens, {says}. Positions, norms, biases and other layers are left out.",
     )
-
-
-def _check_vocabulary(encoder: Tensor) -> None:
-    if len(encoder) > MOST_TOKENS:
-        raise ValueError(f"a vocabulary of {len(encoder):,} tokens has too many pairs; at most {MOST_TOKENS:,}")
-    check_memory(3 * 8 * len(encoder) ** 2, f"pairs of {len(encoder):,} tokens")
 
 
 @torch.no_grad()
@@ -150,20 +140,18 @@ def singular_vectors(subject: Subject, layer: int, head: int, kind: str, *, top:
     Raises:
         ValueError: if there is no such head or circuit.
     """
-    weights, (encoder, decoder) = HeadWeights.of(subject), _bases(subject)
-    check_head(weights, layer, head)
-    into, out = (factor[layer, head] for factor in weights.circuit(kind))
-    u, sigma, v = factored_svd(into, out)
+    encoder, decoder = _bases(subject)
+    u, sigma, v = _factored_svd(*HeadWeights.of(subject).of_head(layer, head, kind))
     sides = {"reads": u.T @ encoder.T, "writes": v.T @ (encoder if kind == "QK" else decoder).T}
     largest = sides["reads"].gather(1, sides["reads"].abs().argmax(1, keepdim=True)).sign()
     top = min(top, *(side.shape[1] for side in sides.values()))
-    found = [(side * largest).topk(top, dim=1) for side in sides.values()]
-    words = np.array([[subject.task.words(row) for row in one.indices] for one in found], dtype=object)
+    best = [(side * largest).topk(top, dim=1) for side in sides.values()]  # each [direction, rank]
+    words = np.array([[subject.task.words(row) for row in side.indices] for side in best], dtype=object)
     place = {"model": subject.name, "layer": layer, "head": head, "kind": kind}
     coords: dict[str, Any] = {"direction": range(len(sigma)), "side": list(sides), "rank": range(1, top + 1)}
     return Measurement(
         name=f"Singular vectors of the {kind} circuit",
-        values=torch.stack([one.values for one in found], dim=1).numpy(),
+        values=torch.stack([side.values for side in best], dim=1).numpy(),
         dims=("direction", "side", "rank"),
         coords=coords,
         units="inner product",
@@ -187,13 +175,12 @@ def path(subject: Subject, layer: int, head: int, kind: str, *, start: int, end:
     Raises:
         ValueError: if there is no such head, circuit or token.
     """
-    weights, (encoder, decoder) = HeadWeights.of(subject), _bases(subject)
-    check_head(weights, layer, head)
+    factors, (encoder, decoder) = HeadWeights.of(subject).of_head(layer, head, kind), _bases(subject)
     ends = encoder if kind == "QK" else decoder
     for token, rows in ((start, encoder), (end, ends)):
         if not 0 <= token < len(rows):
             raise ValueError(f"there is no token {token}; the vocabulary has 0 to {len(rows) - 1}")
-    u, sigma, v = factored_svd(*(factor[layer, head] for factor in weights.circuit(kind)))
+    u, sigma, v = _factored_svd(*factors)
     values = sigma * (u.T @ encoder[start]) * (v.T @ ends[end])
     words = subject.task.words(torch.tensor([start, end]))
     place = {"layer": layer, "head": head, "kind": kind, "from": words[0], "to": words[1]}
@@ -201,7 +188,7 @@ def path(subject: Subject, layer: int, head: int, kind: str, *, start: int, end:
         name=f"Entry of the {kind} circuit",
         values=values.numpy(),
         dims=("direction",),
-        coords={"direction": range(len(sigma))},
+        coords={},
         units="score" if kind == "QK" else "logit",
         settings={"model": subject.name, **place, "entry": float(values.sum())},
         caption="What each singular direction of the circuit gives to this entry, strongest direction first; together "
@@ -209,7 +196,7 @@ def path(subject: Subject, layer: int, head: int, kind: str, *, start: int, end:
     )
 
 
-def factored_svd(
+def _factored_svd(
     into: Float[Tensor, "d_model d_head"], out: Float[Tensor, "d_head d_model"]
 ) -> tuple[Float[Tensor, "d_model d_head"], Float[Tensor, " d_head"], Float[Tensor, "d_model d_head"]]:
     """U, σ and V of the product, σ falling, without making it: of its factors' triangles."""

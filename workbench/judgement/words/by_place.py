@@ -25,7 +25,7 @@ def extremes(m: Measurement) -> str | None:
         apart = number(least.value, m.units) != number(most.value, m.units)
         clear = ", and no place is clearly above or below all others" if apart else ""
         return f"{m.name}: {between((least.value, most.value), m.units)}{where}{clear}."
-    said = [f"{one.which} {at_places(one)} ({between((one.value, one.reach), m.units)})" for one in (least, most)]
+    said = [f"{end.which} {at_places(end)} ({between((end.value, end.reach), m.units)})" for end in (least, most)]
     return f"{m.name} is {' and '.join(said)}."
 
 
@@ -39,7 +39,7 @@ def at_last(m: Measurement, controls: Mapping[str, Measurement]) -> str:
 
 def least_of_all(runs: Mapping[str, Measurement]) -> str | None:
     """Which of several runs has the least, and where it may be; None where none has a number."""
-    found = {name: one for name, m in runs.items() if (one := extreme(m, "least")) is not None}
+    found = {name: least for name, m in runs.items() if (least := extreme(m, "least")) is not None}
     if not found:
         return None
     ordered = sorted(found, key=lambda name: found[name].value)
@@ -88,7 +88,7 @@ def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str
         return None
     index = np.unravel_index(int(np.nanargmax(change)), change.shape) if change.shape else ()
     where = {d: first.coords[d][int(i)] for d, i in zip(first.dims, index, strict=True)}
-    ends = [number(float(one.values[index]), m.units) for one in (first, last)]
+    ends = [number(float(end.values[index]), m.units) for end in (first, last)]
     name = " ".join(filter(None, (m.name, at(where))))
     text = f"{name}: {ends[0]} {at_label(dim, labels[0])}, {ends[1]} {at_label(dim, labels[-1])}"
     if control is not None and control.dims == m.dims:
@@ -239,14 +239,14 @@ def named_from(table: Measurement, asked: Sequence[int]) -> str | None:
         asked: the positions of the answers; of none there is nothing to say.
     """
     assert table.labels is not None
-    there = [position for position in asked if position < len(table.coords["position"])]
-    if not there:
+    shown = [position for position in asked if position < len(table.coords["position"])]
+    if not shown:
         return None
-    same = table.labels[:, there] == table.labels[-1, there]
+    same = table.labels[:, shown] == table.labels[-1, shown]
     stays = np.logical_and.accumulate(same[::-1])[::-1].sum(-1)
-    first = int(np.argmax(stays * 2 >= len(there)))
+    first = int(np.argmax(stays * 2 >= len(shown)))
     point = table.coords["point"][first]
-    many = f" at {stays[first]} of {len(there)} answers" if len(there) > 1 else ""
+    many = f" at {stays[first]} of {len(shown)} answers" if len(shown) > 1 else ""
     return f"The token that the model answers is on top {at_point(point)}, and stays there{many}."
 
 
@@ -274,7 +274,7 @@ def answered(right: Sequence[bool | None]) -> str | None:
     Args:
         right: at each position; None where no answer is asked for.
     """
-    asked = [one for one in right if one is not None]
+    asked = [answer for answer in right if answer is not None]
     if not asked:
         return None
     if len(asked) == 1:

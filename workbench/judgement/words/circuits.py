@@ -42,40 +42,35 @@ def of_share(value: float, low: float, high: float) -> str:
     return percent(value) if low == high else share_with_interval(value, low, high)
 
 
-def of_circuit(one: Faithfulness, metric: str, n_edges: int) -> str:
+def of_circuit(circuit: Faithfulness, metric: str, n_edges: int) -> str:
     """What a circuit keeps, on how many pairs, and whether that is faithful: one sentence."""
-    kept = f"keeps {of_share(one.kept, one.low, one.high)} of the {metric}"
-    answers = "" if one.answers is None else f" and {counted(one.answers, one.n)} answers"
-    pairs = f"{one.n} test pair{'s' * (one.n != 1)}"
-    return f"The circuit of {one.edges} of {n_edges} edges {kept}{answers} on {pairs}: {of_result(one)}."
+    kept = f"keeps {of_share(circuit.kept, circuit.low, circuit.high)} of the {metric}"
+    answers = "" if circuit.answers is None else f" and {counted(circuit.answers, circuit.n)} answers"
+    pairs = f"{circuit.n} test pair{'s' * (circuit.n != 1)}"
+    return f"The circuit of {circuit.edges} of {n_edges} edges {kept}{answers} on {pairs}: {_of_result(circuit)}."
 
 
-def of_result(one: Faithfulness) -> str:
+def _of_result(circuit: Faithfulness) -> str:
     """What came of it, with the reason."""
-    if one.result is Faithful.TOO_FEW:
-        needed = f"{FEWEST} are the fewest, and {ENOUGH}" if one.n < FEWEST else str(ENOUGH)
+    if circuit.result is Faithful.TOO_FEW:
+        needed = f"{FEWEST} are the fewest, and {ENOUGH}" if circuit.n < FEWEST else str(ENOUGH)
         return f"too few pairs to call it faithful ({needed} are needed)"
-    if one.result is Faithful.NO_ANSWERS:
-        return f"nothing to be faithful to, {of_known(one)}"
+    if circuit.result is Faithful.NO_ANSWERS:
+        return f"nothing to be faithful to, {_of_known(circuit)}"
+    below, above = circuit.low < LEAST, circuit.high > MOST
+    beyond = f"reaches below {percent(LEAST)}" if below else f"reaches above {percent(MOST)}"
+    beyond = f"reaches beyond {BOUNDS} on both sides" if below and above else beyond
     return {
         Faithful.FAITHFUL: f"faithful, within {BOUNDS}",
         Faithful.NOT: f"not faithful, less than {percent(LEAST)}",
         Faithful.OVERSHOOTS: f"not faithful, more than {percent(MOST)}: what it leaves out works against the answer",
-        Faithful.NOT_SETTLED: f"not settled, the interval {_beyond(one)}",
-    }[one.result]
+        Faithful.NOT_SETTLED: f"not settled, the interval {beyond}",
+    }[circuit.result]
 
 
-def of_known(one: Faithfulness) -> str:
+def _of_known(circuit: Faithfulness) -> str:
     """How often the whole model has both answers of a pair right."""
-    return f"since the whole model has both answers right in {counted(one.known, one.n)} pairs"
-
-
-def _beyond(one: Faithfulness) -> str:
-    """Where an interval reaches over the bounds."""
-    below, above = one.low < LEAST, one.high > MOST
-    if below and above:
-        return f"reaches beyond {BOUNDS} on both sides"
-    return f"reaches below {percent(LEAST)}" if below else f"reaches above {percent(MOST)}"
+    return f"since the whole model has both answers right in {counted(circuit.known, circuit.n)} pairs"
 
 
 def of_rest(left: tuple[float, float, float]) -> str:
@@ -115,10 +110,10 @@ def of_sizes(judgement: CircuitJudgement, without: Measurement) -> list[str]:
         without: what all other edges keep by size, mean over pairs.
     """
     rows = [("of all edges", "edges", "kept by the circuit", "by all others", "")]
-    for share, one in zip(judgement.shares, judgement.sizes, strict=True):
-        kept, left = of_share(one.kept, one.low, one.high), of_share(*ends(without.select(share=share)))
-        rows.append((percent(share), str(one.edges), kept, left, one.result.value))
-    return [f"Circuits by size, as shares of the {judgement.metric}:", *in_columns(rows), of_smallest(judgement)]
+    for share, circuit in zip(judgement.shares, judgement.sizes, strict=True):
+        kept, left = of_share(circuit.kept, circuit.low, circuit.high), of_share(*ends(without.select(share=share)))
+        rows.append((percent(share), str(circuit.edges), kept, left, circuit.result.value))
+    return [f"Circuits by size, as shares of the {judgement.metric}:", *in_columns(rows), _of_smallest(judgement)]
 
 
 def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -127,15 +122,15 @@ def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def of_smallest(judgement: CircuitJudgement) -> str:
+def _of_smallest(judgement: CircuitJudgement) -> str:
     """From which size on circuits are faithful."""
     smallest, last = judgement.smallest, judgement.sizes[-1]
     if last.result is Faithful.TOO_FEW:
         return f"{last.n} test pairs are too few to call any part of the model faithful ({ENOUGH} are needed)."
     if last.result is Faithful.NO_ANSWERS:
-        return f"No circuit has anything to be faithful to, {of_known(last)}."
+        return f"No circuit has anything to be faithful to, {_of_known(last)}."
     if smallest is None or smallest == 1:
-        any_is = any(one.result is Faithful.FAITHFUL for one in judgement.sizes[:-1])
+        any_is = any(circuit.result is Faithful.FAITHFUL for circuit in judgement.sizes[:-1])
         return f"No circuit smaller than the whole model is faithful{' as all larger ones are' * any_is}."
     return f"Circuits are faithful from {percent(smallest)} of the edges on."
 
@@ -155,7 +150,7 @@ def of_edges(scores: Measurement, control: Measurement | None) -> list[str]:
     order = abs(scores.values).argsort()[::-1][:SHOWN]
     rows = [("edge", f"score, {scores.units}", *(["control"] if control is not None else []))]
     for name in (scores.coords["edge"][at] for at in order):
-        each = [one.select(edge=name) for one in (scores, control) if one is not None]
+        each = [mean.select(edge=name) for mean in (scores, control) if mean is not None]
         rows.append((str(name), *map(of_mean, each)))
     lines = [f"{scores.name}, the {len(order)} largest of {len(scores.values)} edges:", *in_columns(rows)]
     if control is not None:
@@ -181,8 +176,8 @@ def of_nodes(nodes: Measurement, control: Measurement | None, why: str) -> str:
     if control is None:
         return f"{words}. No control: {why}"
     largest = number(float(np.nanmax(abs(control.values))))
-    there = control.select(**where) if where["position"] in control.coords["position"] else None
-    beside = "" if there is None or np.isnan(there.values) else f" it does {of_mean(there)} there, and"
+    same = control.select(**where) if where["position"] in control.coords["position"] else None
+    beside = "" if same is None or np.isnan(same.values) else f" it does {of_mean(same)} there, and"
     return f"{words}; where pairs change nothing relevant{beside} nothing does more than {largest}."
 
 

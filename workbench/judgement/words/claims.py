@@ -9,7 +9,7 @@ import numpy as np
 from workbench.judgement.claim import JudgedClaim, Judgement, Need, NeededSet, Often, Test, hardest
 from workbench.judgement.rule import WORST_FIRST, Against, Compared
 from workbench.measurement import Measurement
-from workbench.measurement.controls.words import in_words
+from workbench.measurement.controls import control_in_words
 from workbench.measurement.numbers import between, counted, percent, percents, share_with_interval, whole
 from workbench.measurement.places import at_point, place_in_words
 from workbench.mechanisms.heads import LEAST_LOST, where_in_words
@@ -51,33 +51,35 @@ def lines(claim: JudgedClaim) -> list[list[str]]:
 
 def tested(claim: JudgedClaim) -> list[str]:
     """A claim's causal test: a line for places with the same result, then one about the needed heads."""
-    said = [(places(group), needing(group)) for group in claim.alike if needing(group)]
+    said = [(_places(group), needing(group)) for group in claim.alike if needing(group)]
     text = [f"{where}: {need}" if where and len(claim.alike) > 1 else need for where, need in said]
     if claim.needed_set is not None:
         text.append(needed_set(claim.needed_set))
     return [capitalised(line) for line in text]
 
 
-def row(claim: JudgedClaim, one: Judgement) -> dict[str, str]:
+def row(claim: JudgedClaim, judgement: Judgement) -> dict[str, str]:
     """A row of a table: the claim at one place, how often it holds, beside what, and what came of it."""
-    nearest = one.strongest
-    name = name_of(claim, [one]) if len(claim.places) > 1 else claim.title
+    nearest = judgement.strongest
+    name = name_of(claim, [judgement]) if len(claim.places) > 1 else claim.title
     return {
         "claim": name,
-        "holds": str(one.often),
-        "in": share_with_interval(one.rate, one.low, one.high),
-        "of": f"{one.n:,} {'seeds' if one.seeds else 'cases'}",
+        "holds": str(judgement.often),
+        "in": share_with_interval(judgement.rate, judgement.low, judgement.high),
+        "of": f"{judgement.n:,} {'seeds' if judgement.seeds else 'cases'}",
         "nearest control": compared(nearest) if nearest else "–",
-        "edited answers that change": _of([(one.test.claimed.changed, one.test.claimed.n)]) if one.test else "–",
-        "result": "; ".join(filter(None, (str(one.against or "no control"), str(one.need)))),
+        "edited answers that change": _of([(judgement.test.claimed.changed, judgement.test.claimed.n)])
+        if judgement.test
+        else "–",
+        "result": "; ".join(filter(None, (str(judgement.against or "no control"), str(judgement.need)))),
     }
 
 
-def often_in_short(one: Judgement, several: bool) -> str:
+def often_in_short(judgement: Judgement, several: bool) -> str:
     """How often a claim holds at a place, for a badge: `always: 98% after MLP 0`; the place where there are several."""
-    if one.often is Often.UNKNOWN:
+    if judgement.often is Often.UNKNOWN:
         return "too few cases to say how often"
-    return f"{one.often}: {percent(one.rate)}{f' {place_in_words(one.place)}' if several else ''}"
+    return f"{judgement.often}: {percent(judgement.rate)}{f' {place_in_words(judgement.place)}' if several else ''}"
 
 
 def on_one_input(scores: Sequence[float]) -> str:
@@ -92,45 +94,45 @@ def on_one_input(scores: Sequence[float]) -> str:
 
 def against_in_short(group: Group) -> str:
     """How a claim compares with its controls where it is found at all, for a badge; empty where it is found nowhere."""
-    there = [one for one in group if one.found and one.against is not None]
-    if not there:
+    held = [judgement for judgement in group if judgement.found and judgement.against is not None]
+    if not held:
         return ""
-    beyond = sum(one.beyond for one in there)
+    beyond = sum(judgement.beyond for judgement in held)
     if beyond:
-        at = "" if beyond == len(there) else f" at {beyond} of {len(there)} places"
+        at = "" if beyond == len(held) else f" at {beyond} of {len(held)} places"
         return f"{AGAINST[Against.BEYOND]}{at}"
-    return AGAINST[next(against for against in WORST_FIRST if any(one.against is against for one in there))]
+    return AGAINST[next(against for against in WORST_FIRST if any(judgement.against is against for judgement in held))]
 
 
 def need_in_short(group: Group) -> str:
     """That the answers need a claim, for a badge, and whether it is there beyond its controls too; empty if they do
     not, or it is not known.
     """
-    needs = {one.need for one in group if one.needed}
+    needs = {judgement.need for judgement in group if judgement.needed}
     if not needs:
         return ""
     words = "answers need it" if Need.AS_CLAIMED in needs else "answers need it, not as claimed"
-    return words if any(one.beyond for one in group) else f"but {words}"
+    return words if any(judgement.beyond for judgement in group) else f"but {words}"
 
 
 def how_many(claims: Sequence[Group]) -> str:
     """How many of some claims are there beyond their controls somewhere, and which."""
-    beyond = [places[0].title for places in claims if any(one.beyond for one in places)]
+    beyond = [places[0].title for places in claims if any(judgement.beyond for judgement in places)]
     text = f"{len(beyond)} of {len(claims)} claims hold beyond their controls, at one place at least"
     return f"{text}: {', '.join(beyond)}." if beyond else f"{text}."
 
 
 def name_of(claim: JudgedClaim, group: Group) -> str:
     """The claim, with the places of the group if they are not all where it is read."""
-    return claim.title if len(group) == len(claim.places) else f"{claim.title}, {places(group)}"
+    return claim.title if len(group) == len(claim.places) else f"{claim.title}, {_places(group)}"
 
 
-def places(group: Group) -> str:
+def _places(group: Group) -> str:
     """`hops 1 to 7` or `after attention 0, after MLP 1`; empty where there is one place only."""
     if not group[0].place:
         return ""
     (dim,) = group[0].place
-    labels = [one.place[dim] for one in group]
+    labels = [judgement.place[dim] for judgement in group]
     if dim == "point":
         return ", ".join(map(at_point, labels))
     if len(labels) == 1:
@@ -145,15 +147,15 @@ def holding(group: Group) -> str:
     """How often a claim holds, and how that compares: `sometimes, in 24% [18, 31] of 256 cases, beyond …`."""
     often = group[0].often
     if often is Often.UNKNOWN:
-        n = max(one.n for one in group)
+        n = max(judgement.n for judgement in group)
         return f"not known, as only {n} case{'' if n == 1 else 's'} can test it"
     said = f"{_rates(group)}{_against(group)}"
     return f"{often} ({said})" if often is Often.NOT_FOUND else f"{often}, {said}"
 
 
 def _rates(group: Group) -> str:
-    first, n = group[0], between(one.n for one in group)
-    rate = percents(one.rate for one in group)
+    first, n = group[0], between(judgement.n for judgement in group)
+    rate = percents(judgement.rate for judgement in group)
     if len(group) == 1:
         rate = share_with_interval(first.rate, first.low, first.high)
     return f"in {rate} of cases over {n} seeds" if first.seeds else f"in {rate} of {n} cases"
@@ -164,7 +166,7 @@ def _against(group: Group) -> str:
     if against is None:
         return "; no control was measured"
     if group[0].seeds:
-        beyond = [sum(seed.beyond for seed in one.seeds) for one in group]
+        beyond = [sum(seed.beyond for seed in judgement.seeds) for judgement in group]
         return f"; beyond its controls in {between(beyond)} of {len(group[0].seeds)} seeds"
     if not group[0].found:
         return f"; nearest control: {_nearest(group)}"
@@ -173,16 +175,16 @@ def _against(group: Group) -> str:
 
 def _nearest(group: Group) -> str:
     """The nearest control: `re-initialised models, 7 of 512 in 8 models`; of several places the range of rates."""
-    each = [one.strongest for one in group if one.strongest is not None]
+    each = [judgement.strongest for judgement in group if judgement.strongest is not None]
     if len(each) == 1:
         return compared(each[0])
-    names = " or ".join(dict.fromkeys(in_words(one.against) for one in each))
+    names = " or ".join(dict.fromkeys(control_in_words(control.against) for control in each))
     return f"{names}, {percents(one.rate for one in each)}"
 
 
 def compared(control: Compared) -> str:
     """`re-initialised models, 7 of 512 in 8 models`."""
-    return f"{in_words(control.against)}, {tried([(control.hits, control.n)], control.models)}"
+    return f"{control_in_words(control.against)}, {tried([(control.hits, control.n)], control.models)}"
 
 
 def tried(counts: Sequence[tuple[float, int]], models: int | None, outcome: str = "") -> str:
@@ -204,45 +206,46 @@ def beside_controls(own: Measurement, controls: Iterable[Compared]) -> str | Non
     text = f"{own.name}: {percent(float(own.values))}"
     if nearest is None:
         return f"{text}."
-    return f"{text}, {AGAINST[nearest.result]} (nearest: {in_words(nearest.against)}, {percent(nearest.rate)})."
+    return f"{text}, {AGAINST[nearest.result]} (nearest: {control_in_words(nearest.against)}, {percent(nearest.rate)})."
 
 
 def needing(group: Group) -> str:
     """Whether the answers need a claim: what its edit does, beside the same edit elsewhere and in uninformed models."""
-    need, first = group[0].need, group[0]
-    if first.seeds:
-        return _needing_seeds(group)
+    need = group[0].need
+    if group[0].seeds:  # in how many of them; at several places, at any of these
+        by_seed = list(zip(*(judgement.seeds for judgement in group), strict=True))
+        if all(judgement.need is Need.UNTESTED for seed in by_seed for judgement in seed):
+            return ""
+        needed = sum(any(judgement.needed for judgement in seed) for seed in by_seed)
+        return f"the answers need it in {needed} of {len(by_seed)} seeds"
     if need is Need.UNTESTED:
         return ""
-    tests = [one.test for one in group if one.test is not None]
+    tests = [judgement.test for judgement in group if judgement.test is not None]
     if not tests:
         return NEED[need]
     where = f"edited in {tests[0].where}" if tests[0].where else "edited"
     text = f"{NEED[need]}: {where}, {_changed(tests)}"
-    elsewhere = [(one.elsewhere.changed, one.elsewhere.n) for one in tests if one.elsewhere is not None]
+    elsewhere = [(test.elsewhere.changed, test.elsewhere.n) for test in tests if test.elsewhere is not None]
     text += f"; elsewhere, {_of(elsewhere)} change" if elsewhere else ""
     if need is Need.IDLE:
-        text += "".join(f"; {edit}, {_of(counts)} change" for edit, counts in _other_edits(tests).items())
+        others: dict[str, list[tuple[float, int]]] = {}  # edit that does something -> changed of how many, by place
+        for test in tests:
+            for edited in test.others:
+                if edited is not test.elsewhere and edited.low > LEAST_LOST:
+                    others.setdefault(edited.edit, []).append((edited.changed, edited.n))
+        text += "".join(f"; {edit}, {_of(counts)} change" for edit, counts in others.items())
     return text + _uninformed(tests)
-
-
-def _needing_seeds(group: Group) -> str:
-    """In how many seeds the answers need a claim; at several places, at any of them."""
-    seeds = list(zip(*(one.seeds for one in group), strict=True))
-    if all(seed.need is Need.UNTESTED for places_of_seed in seeds for seed in places_of_seed):
-        return ""
-    needed = sum(any(one.needed for one in places_of_seed) for places_of_seed in seeds)
-    return f"the answers need it in {needed} of {len(seeds)} seeds"
 
 
 def _changed(tests: Sequence[Test]) -> str:
     """`33 of 64 right answers change, 30 as claimed`; of several places, the ranges of shares and numbers."""
-    claimed = [one.claimed for one in tests]
+    claimed = [test.claimed for test in tests]
     if len(claimed) == 1:
-        (one,) = claimed
-        return f"{counted(one.changed, one.n)} right answers change, {whole(one.as_claimed, one.n):,} as claimed"
-    changed = _of([(one.changed, one.n) for one in claimed])
-    as_claimed = percents(one.as_claimed / one.n for one in claimed if one.n)
+        (edited,) = claimed
+        changed, as_claimed = counted(edited.changed, edited.n), f"{whole(edited.as_claimed, edited.n):,}"
+        return f"{changed} right answers change, {as_claimed} as claimed"
+    changed = _of([(edited.changed, edited.n) for edited in claimed])
+    as_claimed = percents(edited.as_claimed / edited.n for edited in claimed if edited.n)
     return f"{changed} right answers change, {as_claimed} as claimed"
 
 
@@ -251,16 +254,6 @@ def _of(counts: Sequence[tuple[float, int]]) -> str:
     if len(counts) == 1:
         return counted(*counts[0])
     return f"{percents(hits / n for hits, n in counts if n)} of {between(n for _, n in counts)}"
-
-
-def _other_edits(tests: Sequence[Test]) -> dict[str, list[tuple[float, int]]]:
-    """Edit -> how many answers it changed of how many at each place, of edits that do something."""
-    edits: dict[str, list[tuple[float, int]]] = {}
-    for test in tests:
-        for one in test.others:
-            if one is not test.elsewhere and one.low > LEAST_LOST:
-                edits.setdefault(one.edit, []).append((one.changed, one.n))
-    return edits
 
 
 def _uninformed(tests: Sequence[Test]) -> str:
@@ -273,7 +266,7 @@ def _uninformed(tests: Sequence[Test]) -> str:
     for kind in kinds:
         each = [(null.hits, null.n) for test in tests for null in test.nulls if null.against == kind]
         models = next(null.models for null in tests[0].nulls if null.against == kind)
-        said.append(f"{in_words(kind)}, {tried(each, models, outcome)}")
+        said.append(f"{control_in_words(kind)}, {tried(each, models, outcome)}")
     return f"; {'; '.join(said)}"
 
 
@@ -289,7 +282,7 @@ def needed_set(found: NeededSet) -> str:
     if not lost:  # found on other sequences than it was tested on
         changed = f"here the edit in every head changes {_by_hop(found.everywhere, found.hops)}"
         return f"the set found on other sequences, {where_in_words(found.heads)}, is not confirmed: {changed}"
-    inside, everywhere = percents(one for _, one in lost), percents(value for value, _ in lost)
+    inside, everywhere = percents(inside for _, inside in lost), percents(value for value, _ in lost)
     hops = [hop for hop, value in zip(found.hops, found.everywhere, strict=False) if value >= LEAST_LOST]
     at = f" at hop{'s' * (len(hops) > 1)} {', '.join(map(str, hops))}" if 0 < len(hops) < len(found.hops) else ""
     return (

@@ -27,17 +27,17 @@ def in_words(spread: Spread) -> str:
 def _dominated(spread: Spread) -> str:
     """`After MLP 3 one row holds 99.8% of the squared norm in 256 of 256 sequences (at position 0 in 256): …`."""
     layers = spread.dominated
-    most = max(layers, key=lambda one: one.share)
-    rows = max(one.rows for one in layers)
+    most = max(layers, key=lambda layer: layer.share)
+    rows = max(layer.rows for layer in layers)
     who = "one row holds" if rows == 1 else f"up to {rows} rows hold"
-    share = percents([one.share for one in layers])
-    where = _layers([one.layer for one in layers])
+    share = percents([layer.share for layer in layers])
+    where = _layers([layer.layer for layer in layers])
     longest = "" if rows == 1 else "the longest "
     seen = (
         f"{counted(most.sequences, most.of)} sequences ({longest}at position {most.position} in {most.at_position:,})"
     )
     text = f"{where[0].upper()}{where[1:]} {who} {share} of the squared norm in {seen}"
-    own, others = (between((getattr(one, of) for one in layers), spread.units) for of in ("value", "without"))
+    own, others = (between((getattr(layer, of) for layer in layers), spread.units) for of in ("value", "without"))
     return f"{text}: there {spread.name.lower()} is {own}, and {others} without."
 
 

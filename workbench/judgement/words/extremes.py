@@ -20,7 +20,7 @@ MOST_NAMED = 4  # places that are named one by one
 def at(place: Place) -> str:
     """A place within a sentence: `after MLP 0`, `at step 600`, `at length 3, per sequence`."""
     first, *others = [at_label(dim, label) for dim, label in place.items()] or [""]
-    return ", ".join([first, *(one.removeprefix("at ") for one in others)])
+    return ", ".join([first, *(words.removeprefix("at ") for words in others)])
 
 
 def at_label(dim: str, label: Any) -> str:
@@ -41,9 +41,9 @@ def at_places(extreme: Extreme) -> str:
     dims = list(extreme.places[0])
     if len(extreme.places) > MOST_NAMED:
         return f"at any of {len(extreme.places)} of {extreme.n} places"
-    if len(dims) == 1 and (begin := f"at {dims[0]} ") and all(at(one).startswith(begin) for one in extreme.places):
-        return begin + listed([at(one).removeprefix(begin) for one in extreme.places])
-    return listed([at(one) for one in extreme.places])
+    if len(dims) == 1 and (begin := f"at {dims[0]} ") and all(at(place).startswith(begin) for place in extreme.places):
+        return begin + listed([at(place).removeprefix(begin) for place in extreme.places])
+    return listed([at(place) for place in extreme.places])
 
 
 def rise_in_short(rise: Rise) -> str:

@@ -12,7 +12,7 @@ from workbench.judgement.collapse_phases import Phases
 from workbench.judgement.grokking import GROKKED, HalfWay, early_rise
 from workbench.judgement.shuffled import classes_apart, one_step
 from workbench.measurement import Measurement
-from workbench.measurement.controls.words import in_words
+from workbench.measurement.controls import control_in_words
 from workbench.measurement.numbers import counted, number, percent
 from workbench.measurement.places import at_point
 from workbench.tasks import COUNTED, Task, Unit
@@ -38,14 +38,12 @@ def learnt(curves: Mapping[str, Measurement], unit: Unit) -> str | None:
 def _reached(what: str, curve: Measurement) -> str:
     """At which evaluation a logged share first reached each of `LEVELS`, and the last one."""
     steps, values = curve.coords["step"], curve.values
-    reached = [f"{percent(level)} {_first(curve, level)}" for level in LEVELS]
+    reached = []
+    for level in LEVELS:
+        at = np.flatnonzero(values >= level)
+        reached.append(f"{percent(level)} {f'first at step {steps[at[0]]:,}' if len(at) else 'never'}")
     last = f"{percent(float(values[-1]))} at step {steps[-1]:,}, the last evaluation"
     return f"{what.capitalize()} right: {', '.join(reached)}; {last}."
-
-
-def _first(curve: Measurement, level: float) -> str:
-    at = np.flatnonzero(curve.values >= level)
-    return f"first at step {curve.coords['step'][at[0]]:,}" if len(at) else "never"
 
 
 def right(accuracy: float, task: Task) -> str:
@@ -178,7 +176,9 @@ def dispersed(runs: Mapping[str, Measurement], controls: Mapping[str, Mapping[st
     for name, m in runs.items():
         if ends := _ends(m):
             beside = [
-                f"{in_words(control)} {at}" for control, one in controls.get(name, {}).items() if (at := _ends(one))
+                f"{control_in_words(control)} {at}"
+                for control, means in controls.get(name, {}).items()
+                if (at := _ends(means))
             ]
             said.append(f"{name} {ends}" + (f" ({', '.join(beside)})" if beside else ""))
     return f"Evenness of rows, mean over heads: {'; '.join(said)}." if said else None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Literal
 
 from workbench.interventions import head_in_words
 from workbench.judgement.claim import JudgedClaim, Judgement, Need, Often
-from workbench.judgement.findings import Answers, Findings, Focus, GoldMass, Head, Sample, Share
+from workbench.judgement.findings import AnswerRates, Findings, Focus, GoldMass, Head, MeasuredOn, Share
 from workbench.judgement.rule import Against
 from workbench.judgement.words import claims, entropy
 from workbench.judgement.words.extremes import MOST_NAMED, at_places
-from workbench.measurement.controls.words import in_words
+from workbench.measurement.controls import control_in_words
 from workbench.measurement.numbers import percents, share_with_interval
 from workbench.mechanisms import sentence
 from workbench.tasks import COUNTED, counted
@@ -61,58 +62,51 @@ Group = tuple[JudgedClaim, tuple[Judgement, ...]]
 
 def statements(found: Findings) -> list[Statement]:
     """What can be said of a single run, or of several seeds of one config, the most telling first."""
-    return [*_statements(found)]
-
-
-def _statements(found: Findings) -> Iterator[Statement]:
-    if found.answers is not None:
-        yield _answers(found, found.answers)
+    said = [] if found.answers is None else [_answers(found, found.answers)]
     groups = sorted(((claim, group) for claim in found.claims for group in claim.alike), key=_weight)
     telling, absent, other = (list[Group]() for _ in range(3))
-    for one in groups:
-        first = one[1][0]
-        gone = first.often is Often.NOT_FOUND and not first.needed
-        (telling if first.tells else absent if gone else other).append(one)
-    told = telling[:MOST_CLAIMS] or absent[:MOST_CLAIMS]
-    yield from map(_claim, told)
+    for claim, group in groups:
+        gone = group[0].often is Often.NOT_FOUND and not group[0].needed
+        (telling if group[0].tells else absent if gone else other).append((claim, group))
+    said += [_claim(*group) for group in telling[:MOST_CLAIMS] or absent[:MOST_CLAIMS]]
     if more := telling[MOST_CLAIMS:]:
-        yield _together(more, tuple(dict.fromkeys(chip for _, group in more for chip in chips(group))))
+        said.append(_together(more, tuple(dict.fromkeys(chip for _, group in more for chip in _chips(group)))))
     if untold := absent if telling else absent[MOST_CLAIMS:]:
-        yield _together(untold, ("absent",))
+        said.append(_together(untold, ("absent",)))
     if other:
-        yield _together(other, ("tells nothing",))
+        said.append(_together(other, ("tells nothing",)))
     if not telling and found.gold is not None:
-        yield _gold(found.gold)
+        said.append(_gold(found.gold))
     if found.spread is not None:
         collapse: tuple[Chip, ...] = ("collapse",) if found.spread.collapsed else ()
-        yield Statement(entropy.in_words(found.spread), ("spread", *collapse))
+        said.append(Statement(entropy.in_words(found.spread), ("spread", *collapse)))
+    return said
 
 
-def _weight(one: Group) -> tuple[bool, bool, float]:
+def _weight(group: Group) -> tuple[bool, bool, float]:
     """The claims to tell first: those that the answers need, then those beyond their controls, most often first."""
-    first = one[1][0]
-    rates = [place.rate for place in one[1] if place.rate == place.rate]
-    return first.need is not Need.AS_CLAIMED, not first.beyond, -max(rates, default=0.0)
+    _, judgements = group
+    rates = [judgement.rate for judgement in judgements if not isnan(judgement.rate)]
+    return judgements[0].need is not Need.AS_CLAIMED, not judgements[0].beyond, -max(rates, default=0.0)
 
 
-def _claim(one: Group) -> Statement:
+def _claim(claim: JudgedClaim, group: Sequence[Judgement]) -> Statement:
     """One claim: what it says, how often it holds beside its controls, and what an edit of it does."""
-    claim, group = one
     name, needs = claims.name_of(claim, group), claims.needing(group)
     said = [claims.holding(group), *([needs] if needs else [])]
     more = ""
     if needs and claim.needed_set is not None and claim.needed_set.heads and group[0].test is not None:
         more = f"{capitalised(claims.needed_set(claim.needed_set))}."
     text = f"{name}: {sentence(claim.claim)} {' '.join(f'{capitalised(part)}.' for part in said)} {more}".rstrip()
-    return Statement(text, chips(group), (claim.claim,), name, _brief(group), more)
+    return Statement(text, _chips(group), (claim.claim,), name, _brief(group), more)
 
 
 def _brief(group: Sequence[Judgement]) -> str:
     """How often a claim holds and whether answers need it, without what it is beside."""
     often = f"{group[0].often}, in {percents(one.rate for one in group)} of cases"
-    nearest = [one.strongest for one in group if one.strongest is not None]
+    nearest = [judgement.strongest for judgement in group if judgement.strongest is not None]
     often += f" (nearest control {percents(one.rate for one in nearest)})" if nearest else ""
-    tests = [one.test.claimed for one in group if one.test is not None]
+    tests = [judgement.test.claimed for judgement in group if judgement.test is not None]
     if group[0].need is Need.NOT_NEEDED:
         return f"{often}; the answers do not need it"
     if not group[0].needed or not tests:
@@ -122,12 +116,12 @@ def _brief(group: Sequence[Judgement]) -> str:
 
 def _together(groups: Sequence[Group], chips: tuple[Chip, ...]) -> Statement:
     """Several claims in one statement, each with how often it holds; it begins with a name where it is about one."""
-    said = "; ".join(f"{claims.name_of(*one)}: {claims.holding(one[1])}" for one in groups)
+    said = "; ".join(f"{claims.name_of(*group)}: {claims.holding(group[1])}" for group in groups)
     name = claims.name_of(*groups[0]) if len(groups) == 1 else ""
     return Statement(f"{said}.", chips, tuple(dict.fromkeys(claim.claim for claim, _ in groups)), name)
 
 
-def chips(group: Sequence[Judgement]) -> tuple[Chip, ...]:
+def _chips(group: Sequence[Judgement]) -> tuple[Chip, ...]:
     """Claims about single heads are about what these read, the others about what the residual holds."""
     first = group[0]
     found: list[Chip] = []
@@ -140,20 +134,20 @@ def chips(group: Sequence[Judgement]) -> tuple[Chip, ...]:
     return tuple(found)
 
 
-def _answers(found: Findings, answers: Answers) -> Statement:
+def _answers(found: Findings, answers: AnswerRates) -> Statement:
     """What it gets right, and the groups of answers in which it is worst."""
     text = f"{found.name} gets {share(answers.position)} of {COUNTED['position']} right"
     if abs(answers.position.value - answers.sequence.value) > 1e-8:
         text += f", and {share(answers.sequence)} of {COUNTED['sequence']}"
     sample, worst = found.samples[0], answers.worst
-    text += f", on {_drawn(sample)} sequences{f' ({spread(sample)})' if sample.spread else ''}"
+    text += f", on {_drawn(sample)} sequences{f' ({_spread(sample)})' if sample.spread else ''}"
     if worst is not None and len(worst.places) <= MOST_NAMED:
         rate = percents([worst.value, worst.reach])
         text += f"; least right {at_places(worst)} of {answers.groups} ({rate})"
     return Statement(f"{text}.", ("answers",))
 
 
-def spread(sample: Sample) -> str:
+def _spread(sample: MeasuredOn) -> str:
     """What the test conditions range over, and what it was in training where they go beyond it."""
     assert sample.spread is not None
     name, least, most = sample.spread
@@ -161,7 +155,7 @@ def spread(sample: Sample) -> str:
     return f"{name} {least} to {most}{trained}"
 
 
-def _drawn(sample: Sample) -> str:
+def _drawn(sample: MeasuredOn) -> str:
     return f"{counted(sample.drawn, sample.distinct)} {sample.kind}"
 
 
@@ -181,16 +175,16 @@ def focus(found: Focus | None) -> str | None:
         return None
     where, most = head_in_words(*found.head), "the most mass on the task's true edges, on other sequences"
     if found.no_more_than:
-        most += f", though {claims.AGAINST[Against.NOT_CLEAR]} ({', '.join(map(in_words, found.no_more_than))})"
+        most += f", though {claims.AGAINST[Against.NOT_CLEAR]} ({', '.join(map(control_in_words, found.no_more_than))})"
     removed = dict(found.removed)
     if found.head not in removed:
         return f"{capitalised(where)} has {most}."
     own = share(removed[found.head])
     if found.needed is None or found.needed == found.head:
         others = [
-            f"; without {head_in_words(*head)} {share(one)}"
-            for head, one in removed.items()
-            if head != found.head and one.value > removed[found.head].value
+            f"; without {head_in_words(*head)} {share(rate)}"
+            for head, rate in removed.items()
+            if head != found.head and rate.value > removed[found.head].value
         ]
         return f"{capitalised(where)} has {most}. Without it {own} of right answers change{''.join(others)}."
     return (
@@ -213,13 +207,13 @@ def at_a_glance(found: Findings) -> tuple[str, str]:
         if statement.brief:
             return statement.name, statement.brief
     none = "No claim about how it works holds beyond its controls." if found.claims else NO_CLAIM
-    return "", " ".join([none, *(one.text for one in said if "spread" in one.chips)])
+    return "", " ".join([none, *(statement.text for statement in said if "spread" in statement.chips)])
 
 
 def how_sure(found: Sequence[Findings]) -> str:
     """What the numbers are over, and so what they cannot say."""
-    n = dict.fromkeys(_drawn(sample) for one in found for sample in one.samples)
-    seeds = {len(one.samples) for one in found}
+    n = dict.fromkeys(_drawn(sample) for run in found for sample in run.samples)
+    seeds = {len(run.samples) for run in found}
     text = f"Measured on {' or '.join(n)} sequences"
     if seeds == {1}:
         return f"{text}; each run is one seed: intervals are over sequences, and say nothing of other seeds."
@@ -227,6 +221,6 @@ def how_sure(found: Sequence[Findings]) -> str:
     return f"{text}; means and intervals are over {few if few == many else f'{few} to {many}'} seeds of each config."
 
 
-def share(one: Share) -> str:
+def share(rate: Share) -> str:
     """A share in per cent, with its interval."""
-    return share_with_interval(one.value, one.low, one.high)
+    return share_with_interval(rate.value, rate.low, rate.high)

@@ -22,14 +22,18 @@ def sentences(groups: Sequence[Findings], clearest: Difference | None = None) ->
     """
     if not groups:
         return []
-    said = [one.text for one in statements(groups[0])] if len(groups) == 1 else [*_of_many(groups, clearest)]
+    said = (
+        [statement.text for statement in statements(groups[0])] if len(groups) == 1 else [*_of_many(groups, clearest)]
+    )
     return [*said[: MOST - 1], how_sure(groups)]
 
 
 def _of_many(groups: Sequence[Findings], clearest: Difference | None) -> Iterator[str]:
-    kind = "configs" if any(len(one.samples) > 1 for one in groups) else "runs"
+    kind = "configs" if any(len(group.samples) > 1 for group in groups) else "runs"
     known = [
-        (one.name, one.answers.position) for one in groups if one.answers and not isnan(one.answers.position.value)
+        (group.name, group.answers.position)
+        for group in groups
+        if group.answers and not isnan(group.answers.position.value)
     ]
     right = sorted(known, key=lambda pair: -pair[1].value)
     if len(right) > 1:
@@ -39,11 +43,17 @@ def _of_many(groups: Sequence[Findings], clearest: Difference | None) -> Iterato
         )
         alike = f"All {len(right)} {kind} get about as many answers right ({percents([least.value, most.value])})."
         yield text if most.above(least) else alike
-    names = dict.fromkeys(claim.claim for one in groups for claim in one.claims)
+    names = dict.fromkeys(claim.claim for group in groups for claim in group.claims)
     for name in names:
-        yield _in_how_many([claim for one in groups for claim in one.claims if claim.claim == name], kind)
-    if clearest is not None:
-        yield _clearest(clearest)
+        yield _in_how_many([claim for group in groups for claim in group.claims if claim.claim == name], kind)
+    if clearest is not None and clearest.clear:
+        apart = difference(clearest.value, clearest.low, clearest.high, clearest.units)
+        yield (
+            f"The clearest difference over seeds is in {clearest.what}: {clearest.second} minus {clearest.first} is "
+            f"{apart}, {p_value(clearest.p)} after Holm."
+        )
+    elif clearest is not None:
+        yield f"No difference between groups of seeds is clear (smallest p after Holm: {p_value(clearest.p)})."
 
 
 def _in_how_many(of_each: Sequence[JudgedClaim], kind: str) -> str:
@@ -51,7 +61,7 @@ def _in_how_many(of_each: Sequence[JudgedClaim], kind: str) -> str:
 
     Of groups of several seeds, in how many single runs too.
     """
-    seeds = [seed for one in of_each for seed in _by_seed(one)]
+    seeds = [seed for claim in of_each for seed in _by_seed(claim)]
     alone = "" if len(seeds) == len(of_each) else f"{_holding(seeds, 'runs')}, each taken alone, and over the seeds in "
     text = f"{of_each[0].title} holds beyond its controls in {alone}{_holding([one.places for one in of_each], kind)}"
     tested = any(place.test is not None for places in seeds for place in places)
@@ -59,24 +69,15 @@ def _in_how_many(of_each: Sequence[JudgedClaim], kind: str) -> str:
     return f"{text}{f'; the answers need it in {needed} of {len(seeds)} runs' if tested else ''}."
 
 
-def _by_seed(one: JudgedClaim) -> list[tuple[Judgement, ...]]:
-    if not one.places[0].seeds:
-        return [one.places]
-    return list(zip(*(place.seeds for place in one.places), strict=True))
+def _by_seed(claim: JudgedClaim) -> list[tuple[Judgement, ...]]:
+    if not claim.places[0].seeds:
+        return [claim.places]
+    return list(zip(*(place.seeds for place in claim.places), strict=True))
 
 
 def _holding(of_each: Sequence[Sequence[Judgement]], kind: str) -> str:
     """`5 of 9 configs (3 at every place where it is read)`."""
-    there = [[one.beyond for one in places] for places in of_each]
-    everywhere, somewhere = sum(map(all, there)), sum(map(any, there))
+    beyond = [[place.beyond for place in places] for places in of_each]
+    everywhere, somewhere = sum(map(all, beyond)), sum(map(any, beyond))
     text = f"{somewhere} of {len(of_each)} {kind}"
     return text if everywhere == somewhere else f"{text} ({everywhere} at every place where it is read)"
-
-
-def _clearest(one: Difference) -> str:
-    if not one.clear:
-        return f"No difference between groups of seeds is clear (smallest p after Holm: {p_value(one.p)})."
-    return (
-        f"The clearest difference over seeds is in {one.what}: {one.second} minus {one.first} is "
-        f"{difference(one.value, one.low, one.high, one.units)}, {p_value(one.p)} after Holm."
-    )

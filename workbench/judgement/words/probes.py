@@ -89,16 +89,11 @@ def _reservations(judged: Decodable) -> list[str]:
         name = models if judged.untrained_models > 1 else "a re-initialised model"
         said.append(f"{_value(judged.untrained.value, judged)} from {name}{gain}")
     if judged.selectivity is not None and judged.control is not None:
-        control = f"control task {_value(judged.control, judged)}, selectivity {_selectivity(judged)}"
+        in_points = number(100 * judged.selectivity, POINTS, places=1)
+        selectivity = in_points if judged.units == "share" else number(judged.selectivity)
+        control = f"control task {_value(judged.control, judged)}, selectivity {selectivity}"
         said.append(control + (": the probe can learn any label of the token here" if judged.learns_control else ""))
     return said
-
-
-def _selectivity(judged: Decodable) -> str:
-    assert judged.selectivity is not None
-    if judged.units != "share":
-        return number(judged.selectivity)
-    return number(100 * judged.selectivity, POINTS, places=1)
 
 
 def _reached(reached: Reached, judged: Decodable) -> str:

@@ -6,7 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.judgement.contrast import LAST_PART, PLATEAU, RIGHT, RISES, Asked, Group, Kind, Outcome, Rule, Verdict
+from workbench.judgement.contrast import (
+    LAST_PART,
+    PLATEAU,
+    RIGHT,
+    RISES,
+    ContrastKind,
+    ContrastQuestion,
+    Group,
+    Outcome,
+    Rule,
+    Verdict,
+)
 from workbench.judgement.tuning import Tried
 from workbench.measurement.numbers import counted, difference, number, percent, percents, with_interval
 from workbench.measurement.places import place_in_words
@@ -19,19 +30,19 @@ def what(quantity: str, at: Mapping[str, Any]) -> str:
     return f"{quantity}, {place_in_words(at)}" if at else quantity
 
 
-def question(asked: Asked, places: Places) -> str:
+def question(asked: ContrastQuestion, places: Places) -> str:
     """What a contrast asks of its groups, each with its place."""
     group, at = places[0]
     named = f"{what(asked.quantity, at)} of {group}"
     match asked.kind:
-        case Kind.HIGHER:
-            other, there = places[1]
-            return f"is {named} above that of {other if there == at else what(other, there)}?"
-        case Kind.REACHES:
+        case ContrastKind.HIGHER:
+            other, other_place = places[1]
+            return f"is {named} above that of {other if other_place == at else what(other, other_place)}?"
+        case ContrastKind.REACHES:
             return f"does {named} reach {asked.value:g}?"
-        case Kind.STAYS_BELOW:
+        case ContrastKind.STAYS_BELOW:
             return f"does {named} stay below {asked.value:g}?"
-        case Kind.NEAR:
+        case ContrastKind.NEAR:
             return f"is {named} within {asked.within:g} of {asked.value:g}?"
 
 
@@ -40,7 +51,7 @@ def sentence(outcome: Outcome) -> str:
     if outcome.asked is None:
         return "asked by an earlier version, of which no numbers were kept"
     asked, first = outcome.asked, outcome.groups[0]
-    tell = {Kind.HIGHER: _higher, Kind.NEAR: _near}.get(asked.kind, _reaches)
+    tell = {ContrastKind.HIGHER: _higher, ContrastKind.NEAR: _near}.get(asked.kind, _reaches)
     settings = [f"{group.name} with {group.settings}" for group in outcome.groups if group.settings]
     if len(outcome.groups) == 1 and settings:
         settings = [f"with {first.settings}"]
@@ -57,7 +68,7 @@ def _rising(outcome: Outcome) -> str:
     return f"; over the last {percent(LAST_PART)} of the steps the curve still rose, {each}"
 
 
-def _higher(outcome: Outcome, asked: Asked) -> str:
+def _higher(outcome: Outcome, asked: ContrastQuestion) -> str:
     ours, theirs = outcome.groups
     other = theirs.name if theirs.at == ours.at else what(theirs.name, theirs.at)
     text = f"{ours.name} ({_mean(ours)}) against {other} ({_mean(theirs)})"
@@ -84,7 +95,7 @@ def _mean(group: Group) -> str:
     return count if group.value is None else f"{number(group.value, group.units)}, {count}"
 
 
-def _reaches(outcome: Outcome, asked: Asked) -> str:
+def _reaches(outcome: Outcome, asked: ContrastQuestion) -> str:
     (group,) = outcome.groups
     level = number(asked.value, group.units)
     mean = "" if group.value is None else with_interval(group.value, group.low, group.high, group.units)
@@ -96,7 +107,7 @@ def _reaches(outcome: Outcome, asked: Asked) -> str:
     return text + (f"; mean {mean}" if mean else "")
 
 
-def _near(outcome: Outcome, asked: Asked) -> str:
+def _near(outcome: Outcome, asked: ContrastQuestion) -> str:
     (group,) = outcome.groups
     mean = "–" if group.value is None else with_interval(group.value, group.low, group.high, group.units)
     within = number(asked.within, group.units)

@@ -17,4 +17,14 @@ CONTROLS: dict[str, Control] = {
     UNTRAINED: untrained.CONTROL,
 }
 
-__all__ = ["CONTROLS", "SHUFFLED", "UNTRAINED", "Control"]
+
+def control_in_words(name: str) -> str:
+    """What legends call a control; one that is not in `CONTROLS` is called by its name."""
+    if name == SHUFFLED:
+        return "models of shuffled weights"
+    return CONTROLS[name].words if name in CONTROLS else name
+
+
+def control_in_short(name: str) -> str:
+    """What narrow columns call a control; one that is not in `CONTROLS` is called by its name."""
+    return CONTROLS[name].short if name in CONTROLS else name

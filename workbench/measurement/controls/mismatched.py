@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.measurement.controls.base import Control
@@ -30,29 +28,22 @@ def mismatched(capture: Capture, generator: torch.Generator) -> Capture:
             partners.append(group.roll(1))
     none = torch.zeros(0, dtype=torch.long)
     own, other = torch.cat([none, *rows]), torch.cat([none, *partners])
+    # The truth of the partners, renumbered in their order.
+    place = torch.full((len(lengths),), -1)
+    place[other] = torch.arange(len(other))
+    batch, truth = capture.batch, capture.truth
+    example = place[truth.edges[:, 0]]
+    edges = torch.cat([example[:, None], truth.edges[:, 1:]], dim=1)[example >= 0]
     changed = replace(
         capture,
         activations={name: value[own.to(value.device)] for name, value in capture.activations.items()},
-        batch=pick(capture.batch, other),
-        given_truth=pick_truth(capture.truth, other, len(lengths)),
+        batch=Batch(batch.tokens[other], batch.targets[other], batch.loss_mask[other], batch.head),
+        given_truth=Truth(edges, {name: label[other] for name, label in truth.labels.items()}),
     )
     # What was solved for goes along; what else was computed is of single examples, which now have other numbers.
     solved = {key: value for key, value in capture.computed.items() if key[0] == "resolvent"}
     changed.computed.update({key: value[own.to(value.device)] for key, value in solved.items()})
     return changed
-
-
-def pick(batch: Batch, rows: Int[Tensor, " example"]) -> Batch:
-    return Batch(batch.tokens[rows], batch.targets[rows], batch.loss_mask[rows], batch.head)
-
-
-def pick_truth(truth: Truth, rows: Int[Tensor, " example"], n: int) -> Truth:
-    """The truth of these rows of a batch of n, none of them twice, renumbered in the order given."""
-    place = torch.full((n,), -1)
-    place[rows] = torch.arange(len(rows))
-    example = place[truth.edges[:, 0]]
-    edges = torch.cat([example[:, None], truth.edges[:, 1:]], dim=1)[example >= 0]
-    return Truth(edges, {name: label[rows] for name, label in truth.labels.items()})
 
 
 CONTROL = Control("with shuffled truth", "shuffled truth", mismatched)

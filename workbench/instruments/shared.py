@@ -1,4 +1,4 @@
-"""A few positions at a time, so that what each has over a whole vocabulary never stands in memory for all of them."""
+"""What many instruments have in common: to which models they apply, what they capture, a few positions at a time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,24 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from workbench.capture import LOGITS, Subject
+
 AT_ONCE = 2**21  # numbers of one kind
+
+
+def no_reason(subject: Subject) -> None:
+    """`why_not` of an instrument that can be measured on every model and task."""
+
+
+def logits_alone(subject: Subject) -> list[str]:
+    """`needs` of an instrument of the answers."""
+    return [LOGITS]
 
 
 def by_rows(of: Callable[..., Tensor], *given: Float[Tensor, "*batch d"], width: int) -> Float[Tensor, "*batch *each"]:
     """What a function gives for each position, as if it were given all positions at once.
+
+    So what each position has over a whole vocabulary never stands in memory for all of them.
 
     Args:
         of: takes a few rows `[row, d]` of each tensor, and returns `[row, …]`.
