@@ -15,7 +15,7 @@ import workbench
 from workbench.objectives import next_token
 from workbench.objectives.next_token import loss_floor
 from workbench.runs import load_run
-from workbench.runs.config import parse_conditions
+from workbench.runs.conditions import parse_conditions
 from workbench.tasks import Batch, Task, make
 from workbench.tasks.answers import Answers
 from workbench.training import preset_config, train_seeds

@@ -11,7 +11,7 @@ resume/stack.json                the seeds that are trained together with this o
 
 from __future__ import annotations
 
-from workbench.runs.config import RunConfig, even_mixture, make_objective, make_task, parse_config
+from workbench.runs.config import RunConfig, parse_config
 from workbench.runs.expand_paths import open_runs, run_folders
 from workbench.runs.folder import (
     CONFIG,
@@ -60,14 +60,11 @@ __all__ = [
     "check_place",
     "check_shapes",
     "create",
-    "even_mixture",
     "fill_model",
     "hold",
     "list_runs",
     "load_run",
     "load_weights",
-    "make_objective",
-    "make_task",
     "noted",
     "open_model",
     "open_runs",

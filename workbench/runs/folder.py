@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from workbench import tasks
 from workbench.models import MODELS, Decoder, OwnModel, OwnModelConfig
-from workbench.runs.config import FORMAT, LARGEST_NUMBER, RunConfig, of_old_config, parse_config
+from workbench.runs.config import FORMAT, RunConfig, parse_config
+from workbench.runs.fit_to_task import LARGEST_NUMBER
 from workbench.runs.weights import (
     CHECKPOINTS,
     MODEL,
@@ -337,6 +338,6 @@ def _read_config(path: Path) -> RunConfig:
         if isinstance(data.get("task"), dict):
             data["task"] = tasks.in_folder(data["task"], path.parent)
             tasks.check_files(data["task"], path.parent)
-        return parse_config(of_old_config(data), of_a_run=True)
+        return parse_config(data, of_a_run=True)
     except ValueError as error:
         raise ValueError(f"{path}: {error}{not_loaded(data.get('plugins'))}") from None

@@ -73,6 +73,13 @@ def make(name: str, /, **settings: Any) -> Task:
         raise ValueError(f"task {name}: {first_problem(error, kind)}") from None
 
 
+def from_settings(settings: Mapping[str, Any]) -> Task:
+    """A task from `{"name": ..., setting: value, ...}`. Raises ValueError as `make`, or if there is no name."""
+    if "name" not in settings:
+        raise ValueError(f"task needs a name; there is: {', '.join(TASKS)}")
+    return make(settings["name"], **{key: value for key, value in settings.items() if key != "name"})
+
+
 def files_of(task: Mapping[str, Any]) -> list[str]:
     """The files of this machine that a task reads, without texts that come along; empty for a task that there is not.
 
@@ -135,6 +142,7 @@ __all__ = [
     "counted",
     "distinct",
     "files_of",
+    "from_settings",
     "in_folder",
     "make",
     "once_each",

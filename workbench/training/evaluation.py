@@ -15,7 +15,7 @@ from torch import Tensor
 from workbench.models import Decoder
 from workbench.objectives.next_token import loss_floor, summed_cross_entropy
 from workbench.runs import RunConfig
-from workbench.runs.config import condition_in_words
+from workbench.runs.conditions import condition_in_words
 from workbench.tasks import Batch, Task, Truth, correct, whole
 from workbench.tasks.answers import Answers
 from workbench.training.data import held_out, trained_on

@@ -91,8 +91,12 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
         ValueError: if there is no run, its config or states do not fit, or another process is training it.
         TrainingError: as `train`.
     """
-    processes = Processes.started(_device_for(path))
-    run = processes.do(lambda: runs.load_run(path))
+    try:
+        found: Run | None = runs.load_run(path)
+    except ValueError:  # which the main process raises below, in all of them
+        found = None
+    processes = Processes.started("cpu" if found is None or found.finished else found.config.device)
+    run = processes.do(lambda: found or runs.load_run(path))
     with ExitStack() as lock:
         if not processes.do(lambda: _lock_unfinished(run, lock)):
             return run
@@ -103,15 +107,6 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
         train_alone(member, progress, problems, resumed=True)
     processes.wait()
     return member.opened()
-
-
-def _device_for(path: str | Path) -> str:
-    """The device on which to resume a run; the CPU if it is finished, or cannot be opened."""
-    try:
-        run = runs.load_run(path)
-    except ValueError:
-        return "cpu"
-    return "cpu" if run.finished else run.config.device
 
 
 def _lock_unfinished(run: Run, lock: ExitStack) -> bool:

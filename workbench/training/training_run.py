@@ -12,8 +12,8 @@ import torch
 
 from workbench import runs
 from workbench.models import Decoder
-from workbench.models.decoder import MultiHeadAttention
 from workbench.runs import Run, RunConfig
+from workbench.tasks import Task
 from workbench.training.checkpoints import is_checkpoint, levels_passed
 from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
@@ -37,10 +37,10 @@ class TrainingRun(Trained):
 
     def __init__(self, config: RunConfig, path: Path, processes: Processes, tensorboard: bool = False) -> None:
         """Raises ValueError if the config cannot be trained on this machine, or by so many processes."""
-        check_size(config, processes.device)
         super().__init__(config, path, processes)
-        self.task = config.make_task()
-        self.learner = make_learner(config, processes.device)
+        self.task, easier = config.make_task(), config.curriculum_tasks()
+        self._check_size(max(task.n_ctx for task in (self.task, *easier)))
+        self.learner = make_learner(config, self.task, processes.device)
         self._check_shares()
         self._check_room()
         self.evaluation = Evaluation(self.task, config)
@@ -49,6 +49,22 @@ class TrainingRun(Trained):
         if tensorboard:
             _writer_class()
         self.target: Mapping[str, Any] | None = None
+
+    def _check_size(self, longest: int) -> None:
+        """Raise ValueError if the least that training must hold does not fit in this machine's memory.
+
+        It holds the weights, their gradients, two moments and the average, if one is kept (on a GPU, only the weights
+        pass through this memory), the logits and residuals of a batch of the longest sequences, and the sequences of an
+        evaluation and of a finite training set's pools.
+        """
+        config, model = self.config, self.config.model
+        on_cpu = self.processes.device.type == "cpu"
+        numbers = model.n_parameters * (4 + bool(config.average) if on_cpu else 1)
+        numbers += config.batch_size * longest * (model.d_vocab + model.n_layers * model.d_model)
+        held = config.eval_size * self.task.bytes_each
+        if config.train_size is not None:
+            held += memory_of_sets(self.task, config)
+        check_memory(4 * numbers + held, "training this config")
 
     def _check_shares(self) -> None:
         for head, n in sizes(self.config).items():
@@ -166,30 +182,17 @@ class TrainingRun(Trained):
         return runs.load_run(self.path) if self.processes.main else Run(self.path, self.config)
 
 
-def check_size(config: RunConfig, device: torch.device) -> None:
-    """Raise ValueError if the least that training must hold does not fit in this machine's memory.
-
-    It holds the weights, their gradients, two moments and the average, if one is kept (on a GPU, only the weights pass
-    through this memory), the logits and residuals of a batch, and the sequences of an evaluation and of a finite
-    training set's pools.
-    """
-    model, task = config.model, config.make_task()
-    numbers = model.n_parameters * (4 + bool(config.average) if device.type == "cpu" else 1)
-    longest = max(one.n_ctx for one in (task, *config.curriculum_tasks()))
-    numbers += config.batch_size * longest * (model.d_vocab + model.n_layers * model.d_model)
-    held = config.eval_size * task.bytes_each + memory_of_sets(task, config)
-    check_memory(4 * numbers + held, "training this config")
-
-
-def make_learner(config: RunConfig, device: torch.device) -> Learner:
+def make_learner(config: RunConfig, task: Task, device: torch.device) -> Learner:
     """A learner at step 0."""
     with global_draws(generator(config.seed, "objectives").initial_seed()):  # objectives may initialise modules
         model = Decoder(config.model, generator(config.seed, "weights"))
-        for layer in model.modules():
-            if isinstance(layer, MultiHeadAttention):
-                layer.variant.check_paths(config.model.n_heads, layer.d_head, min(config.model.n_ctx, 64))
+        shape = config.model
+        assert shape.d_head is not None
+        different = {str(settings): variant for settings, variant in zip(shape.attention, model.attention, strict=True)}
+        for variant in different.values():
+            variant.check_paths(shape.n_heads, shape.d_head, min(shape.n_ctx, 64))
         model = model.to(device, config.dtype)
-        objectives = {name: term.to(device, config.dtype) for name, term in config.make_objectives().items()}
+        objectives = {name: term.to(device, config.dtype) for name, term in config.make_objectives(task).items()}
     parameters = [p for module in (model, *objectives.values()) for p in module.parameters()]
     optimizer = make_optimizer(config, parameters, block_matrices(model) if config.optimizer == "muon" else ())
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.runs import CONFIG, Run, RunConfig, load_run, parse_config
+from workbench.runs import CONFIG, Run, RunConfig, load_run
 from workbench.runs.folder import FIGURES
 from workbench.training.loop import resume, train
 from workbench.training.sweeps.job import Job, let_it_save
@@ -34,7 +34,7 @@ class RunJob(Job):
             let_it_save(folder)
             resume(folder, progress=False)
         else:
-            train(parse_config(spec), folder, progress=False)
+            train(spec, folder, progress=False)
 
     @property
     def run(self) -> Run:
