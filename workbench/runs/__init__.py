@@ -26,7 +26,7 @@ from workbench.runs.folder import (
     stack_of,
 )
 from workbench.runs.model_run import ModelRun, open_model
-from workbench.runs.new_run import check_no_run, check_place, create, save_run
+from workbench.runs.new_run import check_place, create, save_run
 from workbench.runs.own_run import HeldRun, hold, save_model, task_of
 from workbench.runs.weights import (
     CHECKPOINTS,
@@ -35,7 +35,6 @@ from workbench.runs.weights import (
     WEIGHTS,
     check_shapes,
     fill_model,
-    load_weights,
     noted,
     save_weights,
     states,
@@ -56,7 +55,6 @@ __all__ = [
     "ModelRun",
     "Run",
     "RunConfig",
-    "check_no_run",
     "check_place",
     "check_shapes",
     "create",
@@ -64,7 +62,6 @@ __all__ = [
     "hold",
     "list_runs",
     "load_run",
-    "load_weights",
     "noted",
     "open_model",
     "open_runs",

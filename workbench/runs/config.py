@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -185,6 +186,23 @@ class RunConfig(Checked):
             except ValueError as error:
                 raise ValueError(f"curriculum, step {number}: {error}") from None
         return tuple(easier)
+
+    def keeps_checkpoint(self, step: int) -> bool:
+        """Whether a checkpoint is kept after a step, whatever the accuracy; step 0 is the model before training."""
+        if step == 0:
+            return bool(self.checkpoint_every or self.checkpoint_count or self.checkpoint_at)
+        if self.checkpoint_every and step % self.checkpoint_every == 0:
+            return True
+        if not self.checkpoint_count:
+            return False
+        # Checkpoint i is at step steps^(i / (count − 1)), rounded; only the i nearest to this step can be it.
+        last = self.checkpoint_count - 1
+        near = round(last * math.log(step) / math.log(self.steps)) if self.steps > 1 else last
+        return any(0 <= i <= last and round(self.steps ** (i / last)) == step for i in (near - 1, near, near + 1))
+
+    def stops_at(self, figures: Mapping[str, float]) -> bool:
+        """Whether these figures of an evaluation are what training was to reach (`stop_at`)."""
+        return self.stop_at is not None and figures.get(self.stop_on, -1.0) >= self.stop_at
 
     def without_seed(self) -> dict[str, Any]:
         """The settings that runs of one group share, JSON-ready: all that decide the trained model but the seed."""

@@ -22,22 +22,23 @@ from workbench.runs.weights import (
     STATES,
     WEIGHTS,
     check_shapes,
-    load_own_weights,
-    load_weights,
+    fill_model,
     states,
     step_of,
+    weights_of,
 )
 from workbench.tasks import TASKS, Task
 from workbench.util.files import (
     check_contents,
+    load_tensors,
     parse_json,
     read_metadata,
     read_object,
     read_text,
 )
 from workbench.util.memory import most_memory
-from workbench.util.messages import brief, harmless, in_one_line
-from workbench.util.plugins import PluginChanged, changed_since, not_loaded
+from workbench.util.messages import Notice, brief, harmless, in_one_line
+from workbench.util.plugins import changed_since, not_loaded
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
@@ -108,12 +109,15 @@ class Run:
         if isinstance(self.config.model, OwnModelConfig):
             return self._load_own(self.config.model, path)
         model = Decoder(self.config.model).to(self.config.dtype)
-        load_weights(model, path, prefix)
+        fill_model(model, load_tensors(path)[0], path, prefix)
         return model.eval()
 
     def _load_own(self, config: OwnModelConfig, path: Path) -> OwnModel:
         module = MODELS[config.module].fresh(config.settings, generator(0, "own model")).to(self.config.dtype)
-        load_own_weights(module, path)
+        tensors, _ = load_tensors(path)
+        missing, unexpected = module.load_state_dict(tensors, strict=False)
+        if unexpected or set(missing) & set(weights_of(module)):  # a tied tensor is there under its first name alone
+            raise ValueError(f"{path} does not fit its config: {(unexpected or missing)[0]}")
         return OwnModel.of_kind(config.module, config.settings, config.n_ctx, module)
 
     @property
@@ -274,7 +278,7 @@ def load_run(path: str | Path | Run) -> Run:
     check_contents(path)
     run = Run(path, _read_config(path / CONFIG))
     if changed := changed_since(run.config.plugins):
-        warnings.warn(f"{path}: {changed}; its numbers may have changed with it", PluginChanged, stacklevel=2)
+        warnings.warn(f"{path}: {changed}; its numbers may have changed with it", Notice, stacklevel=2)
     if run.finished:
         read_metadata(path / WEIGHTS)
     elif not (path / STATES).is_dir():

@@ -47,7 +47,7 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class _Seen:
     """One text that was trained on.
 
     Attributes:
@@ -66,7 +66,7 @@ class Seen:
 class KnownText:
     """The texts that a model was trained on, one after the other."""
 
-    seen: tuple[Seen, ...]
+    seen: tuple[_Seen, ...]
 
     @classmethod
     def of(
@@ -83,7 +83,7 @@ class KnownText:
         while len(hashes[0]) > MOST * rate:
             rate *= 2
         kept = [some[some % rate == 0] for some in hashes]
-        one = Seen(WINDOW, rate, kept[0], np.setdiff1d(kept[1], kept[0]))
+        one = _Seen(WINDOW, rate, kept[0], np.setdiff1d(kept[1], kept[0]))
         return cls((*(before.seen if before else ()), one))
 
     @classmethod
@@ -95,7 +95,7 @@ class KnownText:
         about = json.loads(said["seen"])
         return cls(
             tuple(
-                Seen(int(window), int(rate), tensors[f"{i}.trained"].numpy(), tensors[f"{i}.held_out"].numpy())
+                _Seen(int(window), int(rate), tensors[f"{i}.trained"].numpy(), tensors[f"{i}.held_out"].numpy())
                 for i, (window, rate) in enumerate(about)
             )
         )
@@ -119,7 +119,7 @@ class KnownText:
         return found
 
 
-def _origin(seen: Seen, piece: Int[Tensor, " pos"]) -> Origin | None:
+def _origin(seen: _Seen, piece: Int[Tensor, " pos"]) -> Origin | None:
     """What a piece is by one text; None where none of its windows was kept."""
     hashes = _hashes([piece], seen.window)
     hashes = hashes[hashes % seen.rate == 0]

@@ -127,7 +127,7 @@ class LongestIncreasingSubsequence(Task):
     def _batch(self, numbers: Int[Tensor, "batch number"], lengths: Int[Tensor, " batch"]) -> Batch:
         n, width = numbers.shape
         inside = torch.arange(width) < lengths[:, None]
-        best = programme(torch.where(inside, numbers, 0)) * inside
+        best = _programme(torch.where(inside, numbers, 0)) * inside
         ids = {mark: self.vocabulary.id(mark) for mark in _MARKS}
 
         def mark(*names: str) -> Tensor:
@@ -164,7 +164,7 @@ class LongestIncreasingSubsequence(Task):
         position = torch.arange(tokens.shape[1])
         inside = position < lengths[:, None]
         width, best = int(lengths.max()), torch.zeros_like(tokens)
-        best[:, :width] = programme(torch.where(inside, tokens, 0)[:, :width])
+        best[:, :width] = _programme(torch.where(inside, tokens, 0)[:, :width])
         best *= inside
         final = inside & (best == best.amax(-1, keepdim=True))
         # [batch, number, number]: which can stand before which. What is outside has length 0, and stands behind all.
@@ -204,7 +204,7 @@ class LongestIncreasingSubsequence(Task):
         return self._batch(torch.tensor([[int(word) for word in words]]), torch.tensor([len(words)]))
 
 
-def programme(numbers: Int[Tensor, "batch number"]) -> Int[Tensor, "batch number"]:
+def _programme(numbers: Int[Tensor, "batch number"]) -> Int[Tensor, "batch number"]:
     """For each number, the length of the longest strictly increasing subsequence that ends there.
 
     By patience sorting: of the subsequences of each length so far, the least number at which one ends is kept. They

@@ -166,32 +166,12 @@ class Multiplication(Task):
     def parse(self, text: str) -> Batch:
         """Ordinary integers, highest digit first as people write them: `12 * 34`."""
         words = text.replace("*", " * ").replace("×", " * ").split()
-        numbers = [word for word in words if word.isdecimal() and len(str(int(word))) == len(word) == self.digits]
+        numbers = [word for word in words if word.isdecimal() and word[0] != "0" and len(word) == self.digits]
         if len(words) != 3 or words[1] != "*" or len(numbers) != 2:
             wanted = f"two numbers of exactly {self.digits} digits, the first of them not 0, with * between them"
             raise ValueError(f"type {wanted}, not {text!r}")
-        a, b = (_digits(int(number), self.digits) for number in numbers)
-        return self._batch(a[None], b[None])
-
-
-def row(a: int, b: int, digits: int) -> str:
-    """The line `question||chain of thought #### answer` of two ordinary integers, as in the public data sets.
-
-    Raises:
-        ValueError: if an operand does not have exactly `digits` digits.
-    """
-    operands = [_digits(number, digits)[None] for number in (a, b)]
-    task = Multiplication(digits=digits, mode="chain_of_thought")
-    words = task.words(task._tokens(*operands)[0])
-    return " ".join(words).replace(" || ", "||")
-
-
-def _digits(number: int, digits: int) -> Int[Tensor, " digit"]:
-    """The digits of a number, lowest first."""
-    text = str(number)
-    if number <= 0 or len(text) != digits:
-        raise ValueError(f"operands have exactly {digits} digits, not {number}")
-    return torch.tensor([int(digit) for digit in reversed(text)])
+        a, b = (torch.tensor([[int(digit) for digit in reversed(number)]]) for number in numbers)
+        return self._batch(a, b)
 
 
 def _carried(columns: Int[Tensor, "batch column"]) -> Int[Tensor, "batch column"]:

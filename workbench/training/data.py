@@ -10,7 +10,7 @@ from itertools import islice
 import torch
 
 from workbench.runs import RunConfig
-from workbench.tasks import Batch, Task, distinct
+from workbench.tasks import Batch, Task
 from workbench.tasks.stream import in_order
 from workbench.training.hint_mixing import Batches, purpose, sizes, sizes_of_steps
 from workbench.training.training_set import batches_of_set, sets_of
@@ -121,12 +121,3 @@ def trained_on(task: Task, config: RunConfig) -> Batch:
     if config.train_size is not None:
         return task.trimmed(sets_of(config)["main"].first(task, config.eval_size))
     return task.sample(config.eval_size, generator(config.seed, "evaluation", "training"), split="train")
-
-
-def n_distinct(task: Task, config: RunConfig) -> int:
-    """The number of distinct questions among the held-out sequences of the main task.
-
-    The accuracy logged in training counts a question that was drawn twice twice: it is the mean over the task's
-    distribution, and is logged without an interval.
-    """
-    return len(distinct(task, held_out(task, config).tokens).unique())

@@ -24,7 +24,7 @@ from torch import Tensor
 from workbench import runs
 from workbench.objectives.next_token import next_token
 from workbench.objectives.seq_vcr import SeqVCR
-from workbench.tasks import Batch, check_files
+from workbench.tasks import Batch, check_files, from_settings
 from workbench.tasks.known_text import KnownText
 from workbench.tasks.text_file import read_parts
 from workbench.training.distributed import Processes
@@ -39,7 +39,7 @@ from workbench.training.finetune_config import (
     finetuned,
     read_config,
 )
-from workbench.training.finetune_data import Data, read_data, task_of
+from workbench.training.finetune_data import Data, read_data
 from workbench.training.finetune_gamma import LearnedGammas
 from workbench.training.hint_mixing import Batches
 from workbench.training.loop import only_trainers, train_alone, train_new
@@ -154,7 +154,7 @@ class FineTuning(Trained):
                 f"a step has {config.batch_size} sequences, which {processes.count} processes cannot share equally"
             )
         if config.task is not None:  # what is wrong with the data is said before a model is loaded
-            task_of(config.task)
+            from_settings(config.task)
         else:
             next(read_parts(Path(str(config.text))), None)
         loaded = load_causal(config.model, dtype=torch.float32, progress=self.show, attention_dropout=0.0)

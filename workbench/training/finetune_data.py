@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from jaxtyping import Bool, Int
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from workbench import tasks
 from workbench.objectives.next_token import summed_cross_entropy
-from workbench.tasks import Batch, Task
+from workbench.tasks import Batch
 from workbench.tasks.known_text import KnownText
 from workbench.tasks.text_file import read_parts
 from workbench.training.finetune_config import FinetuneConfig
@@ -63,7 +62,7 @@ def read_data(loaded: Loaded, config: FinetuneConfig) -> Data:
         ValueError: in one line, if the model has no tokenizer, the text or task cannot be had, is not the one that the
             fine-tuning began with, or a sequence is longer than the model's context.
     """
-    data: Data = TextData.read(loaded, config) if config.task is None else TaskData(loaded, config)
+    data: Data = _TextData.read(loaded, config) if config.task is None else _TaskData(loaded, config)
     if config.digest not in ("", data.digest):
         what = config.text if config.task is None else f"the task {config.task['name']}"
         raise ValueError(f"{what} is not the {_kind(config)} that this fine-tuning began with: it has changed since")
@@ -75,7 +74,7 @@ def _kind(config: FinetuneConfig) -> str:
 
 
 @dataclass(frozen=True)
-class TextData:
+class _TextData:
     """The sequences of a text.
 
     Attributes:
@@ -91,7 +90,7 @@ class TextData:
     pad: int = -1
 
     @classmethod
-    def read(cls, loaded: Loaded, config: FinetuneConfig) -> TextData:
+    def read(cls, loaded: Loaded, config: FinetuneConfig) -> _TextData:
         """A text as sequences of a model's tokens. Raises ValueError as `read_data`."""
         from workbench.models.pretrained.text_file import cut, needed, sequence_length, text_tokens
 
@@ -123,7 +122,7 @@ class TextData:
         return self._each_next(self.training[rows])
 
     def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
-        return measured(model, self._each_next(self.held_out), None, size)
+        return _measured(model, self._each_next(self.held_out), None, size)
 
     def known(self, before: KnownText | None) -> KnownText:
         return KnownText.of([self.training.flatten()], [self.held_out.flatten()], before)
@@ -132,7 +131,7 @@ class TextData:
         return Batch.next_token(tokens, 0, self.length - 1)
 
 
-class TaskData:
+class _TaskData:
     """Fresh sequences of a task, each of its words one token of the model's tokenizer.
 
     A word is the tokenizer's own token for it, as it stands after a space or else at the beginning of a text. A word
@@ -143,7 +142,7 @@ class TaskData:
         """Raises ValueError as `read_data`."""
         from workbench.models.pretrained.text_file import needed
 
-        self.task = task_of(config.task or {})
+        self.task = tasks.from_settings(config.task or {})
         self.length = self.task.n_ctx
         if self.length > loaded.n_ctx:
             raise ValueError(
@@ -151,9 +150,9 @@ class TaskData:
                 f"{loaded.n_ctx}"
             )
         tokenizer = needed(loaded.tokenizer, loaded.name)
-        self.ids = word_ids(self.task.vocabulary.words, tokenizer)
+        self.ids = _word_ids(self.task.vocabulary.words, tokenizer)
         with global_draws(generator(config.seed, "new tokens").initial_seed()):
-            make_room(loaded.model, int(self.ids.max()) + 1)
+            _make_room(loaded.model, int(self.ids.max()) + 1)
         self.pad = int(self.ids[self.task.pad]) if self.task.pad >= 0 else -1
         drawn = self.task.sample(config.eval_size, generator(config.seed, "finetune", "held out"), split="test")
         if drawn.targets.ndim != 2:
@@ -167,7 +166,7 @@ class TaskData:
         return self._in_its_tokens(self.task.sample(size, generator(seed, "finetune", step), split="train"))
 
     def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
-        return measured(model, self.held_out, self.answers, size)
+        return _measured(model, self.held_out, self.answers, size)
 
     def known(self, before: KnownText | None) -> KnownText | None:
         return before
@@ -176,13 +175,7 @@ class TaskData:
         return replace(batch, tokens=self.ids[batch.tokens], targets=self.ids[batch.targets])
 
 
-def task_of(settings: Mapping[str, Any]) -> Task:
-    """A task by its name and settings. Raises ValueError if there is none such."""
-    given = dict(settings)
-    return tasks.make(str(given.pop("name", "")), **given)
-
-
-def word_ids(words: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Int[Tensor, " word"]:
+def _word_ids(words: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Int[Tensor, " word"]:
     """The token of each word; those that the tokenizer has no token for are added to it."""
     ids: list[int] = []
     for word in words:
@@ -195,7 +188,7 @@ def word_ids(words: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Int[
     return torch.tensor(ids)
 
 
-def make_room(model: PreTrainedModel, n_tokens: int) -> None:
+def _make_room(model: PreTrainedModel, n_tokens: int) -> None:
     """Give a model an embedding for so many tokens, if it has fewer."""
     from workbench.models.pretrained.checks import n_tokens as known
 
@@ -204,7 +197,7 @@ def make_room(model: PreTrainedModel, n_tokens: int) -> None:
 
 
 @torch.no_grad()
-def measured(
+def _measured(
     model: PreTrainedModel, batch: Batch, answers: Bool[Tensor, "batch pos"] | None, size: int
 ) -> dict[str, float]:
     """The mean loss in nats of the scored tokens, and its exponential, without dropout; of answers how many are right.

@@ -42,7 +42,7 @@ class FinetuneJob(Job):
             finetune(config, folder, progress=False)
             return
         let_it_save(folder)
-        find_again(folder, config)
+        _find_again(folder, config)
         if config.text is not None:  # which whoever has it made has named again
             os.environ[TEXTS] = os.pathsep.join([os.environ.get(TEXTS, ""), str(Path(config.text).resolve().parent)])
         resume_finetune(folder, progress=False)
@@ -67,7 +67,7 @@ class FinetuneJob(Job):
             raise ValueError(f"{self.folder} holds another fine-tuning, with {differs[0]}: move it away first")
 
     def receive(self, folder: Path) -> None:
-        find_again(folder, self.config)
+        _find_again(folder, self.config)
         type(self)(self.config, folder).check()
 
     def latest(self) -> Mapping[str, Any]:
@@ -79,7 +79,7 @@ class FinetuneJob(Job):
         return {field: path for field, path in named.items() if path.is_file() or (field == "model" and path.is_dir())}
 
 
-def find_again(folder: Path, config: FinetuneConfig) -> None:
+def _find_again(folder: Path, config: FinetuneConfig) -> None:
     """Write into a folder that has moved where the model and the text of its fine-tuning are now."""
     kept, due = read_config(folder), config.in_full()
     if (kept.model, kept.text) != (due.model, due.text):

@@ -8,7 +8,7 @@ from typing import Protocol
 ONE_CYCLE_WARM, ONE_CYCLE_START, ONE_CYCLE_END = 0.3, 1 / 25, 1e-4 / 25  # as PyTorch's OneCycleLR
 
 
-class Schedule(Protocol):
+class _Schedule(Protocol):
     """What a config says of its learning rate."""
 
     @property
@@ -21,7 +21,7 @@ class Schedule(Protocol):
     def steps(self) -> int: ...
 
 
-def learning_rate(config: Schedule, step: int) -> float:
+def learning_rate(config: _Schedule, step: int) -> float:
     """The learning rate of the step that follows `step` finished ones.
 
     `cosine` and `constant` first rise linearly over `warmup` steps; then the one falls to 0 along half a cosine, the

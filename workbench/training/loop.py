@@ -15,10 +15,19 @@ from workbench.training.hint_mixing import Batches
 from workbench.training.learning_rate import learning_rate
 from workbench.training.presets import preset_config
 from workbench.training.progress import Progress
-from workbench.training.state import Figures, TrainingError, cannot_write, forget_states, last_whole, only_trainer
+from workbench.training.state import (
+    Figures,
+    State,
+    TrainingError,
+    cannot_write,
+    forget_states,
+    last_readable,
+    only_trainer,
+)
 from workbench.training.trained import Trained
 from workbench.training.training_run import TrainingRun
 from workbench.util.interrupts import Interrupts
+from workbench.util.messages import in_one_line
 
 StepOfAll = Callable[[tuple[Batches, ...], float], Sequence[Figures | None]]
 """One optimizer step of several runs: the batches of each and the learning rate in, the figures of each out.
@@ -100,13 +109,22 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
     with ExitStack() as lock:
         if not processes.do(lambda: _lock_unfinished(run, lock)):
             return run
-        state, problems = processes.do(lambda: last_whole(run))
+        state, problems = processes.do(lambda: _last_fitting(run))
         member = TrainingRun(run.config, run.path, processes, tensorboard)
         if state is not None:
             member.learner.restore(state)
         train_alone(member, progress, problems, resumed=True)
     processes.wait()
     return member.opened()
+
+
+@in_one_line()
+def _last_fitting(run: Run) -> tuple[State | None, list[str]]:
+    """As `last_readable`; ValueError if the state does not fit the run's model, before any model is made."""
+    state, problems = last_readable(run.path)
+    if state is not None:
+        runs.check_shapes(run.config, state.path, runs.MODEL)
+    return state, problems
 
 
 def _lock_unfinished(run: Run, lock: ExitStack) -> bool:
@@ -188,7 +206,7 @@ def _train_steps(
                 failures.append(member.fail())
             else:
                 member.record(figures, its_batches, time.perf_counter() - clock)
-        bar.update(number, mean_shown(members))
+        bar.update(number, _mean_shown(members))
         active = _active(members)
         interrupted = processes.any(interrupts.requested)
         if interrupted or (number % config.save_every == 0 and number < config.steps):
@@ -209,7 +227,7 @@ def _active(members: Sequence[Trained]) -> list[Trained]:
     return [member for member in members if not member.done]
 
 
-def mean_shown(members: Sequence[Trained]) -> dict[str, float]:
+def _mean_shown(members: Sequence[Trained]) -> dict[str, float]:
     """The figures that the progress bar shows: of several runs, their means."""
     names = dict.fromkeys(name for member in members for name in member.shown)
     values = {name: [member.shown[name] for member in members if name in member.shown] for name in names}

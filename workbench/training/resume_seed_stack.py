@@ -8,8 +8,9 @@ from pathlib import Path
 
 from workbench import runs
 from workbench.runs import Run, RunConfig, load_run
+from workbench.training.distributed import Processes
 from workbench.training.loop import train_together
-from workbench.training.seed_stack import StackedStep, single_process
+from workbench.training.seed_stack import StackedStep
 from workbench.training.state import State, forget_states, only_trainer
 from workbench.training.training_run import TrainingRun
 from workbench.util.files import load_tensors
@@ -46,7 +47,7 @@ def resume_seeds(path: str | Path, *, progress: bool = True, tensorboard: bool =
     if not seeds:
         raise ValueError(f"there is no stack of seeds to go on with in {path}")
     configs = _configs(path, seeds)
-    processes = single_process(configs[0])
+    processes = Processes.alone(configs[0].device)
     members = [TrainingRun(config, path / f"seed-{config.seed}", processes, tensorboard) for config in configs]
     with ExitStack() as locks:
         for member in members:

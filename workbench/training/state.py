@@ -18,7 +18,6 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from workbench import runs
 from workbench.objectives import Objective
-from workbench.runs import Run
 from workbench.runs.lock import SECONDS_TO_LET_GO, only_writer
 from workbench.runs.model_run import FINETUNE
 from workbench.training.distributed import Processes
@@ -48,14 +47,6 @@ def cannot_write(run: Path, error: OSError) -> TrainingError:
     begun = any((run / name).is_file() for name in (runs.CONFIG, FINETUNE))
     then = f"`workbench resume {run}` goes on from there" if begun else "nothing was written"
     return TrainingError(brief(f"cannot write {error.filename or run}: {error.strerror}; {kept}, and {then}"))
-
-
-def not_finite(step: int, path: Path, rate: float) -> str:
-    """Why training ended behind a step whose successor is not finite, and what was kept, in a line."""
-    return (
-        f"the loss or its gradient is not finite at step {step + 1}; the weights of step {step} are saved in {path}; "
-        f"try a lower learning_rate than {rate:g}"
-    )
 
 
 Figures = dict[str, Tensor | float]
@@ -239,19 +230,6 @@ def _progress(state: State, wrong: str) -> dict[str, Any]:
     if not all(isinstance(number, int | float) for number in numbers) or progress["step"] != runs.step_of(state.path):
         raise ValueError(f"{wrong}: it does not say how far it is")
     return progress
-
-
-@in_one_line()
-def last_whole(run: Run) -> tuple[State | None, list[str]]:
-    """The last state that is not damaged, if there is one; and a line for each later one that is.
-
-    Raises:
-        ValueError: if it does not fit the model of the run's config; no model is made before this check.
-    """
-    state, problems = last_readable(run.path)
-    if state is not None:
-        runs.check_shapes(run.config, state.path, runs.MODEL)
-    return state, problems
 
 
 def last_readable(run: Path) -> tuple[State | None, list[str]]:

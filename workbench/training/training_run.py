@@ -9,23 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from workbench import runs
 from workbench.models import Decoder
 from workbench.runs import Run, RunConfig
 from workbench.tasks import Task
-from workbench.training.checkpoints import is_checkpoint, levels_passed
 from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
-from workbench.training.early_stopping import stop_event
 from workbench.training.environment import peak_megabytes
 from workbench.training.evaluation import OF_CURRICULUM, Evaluation
 from workbench.training.hint_mixing import Batches, sizes
 from workbench.training.optimizer_step import Step, float32_products
-from workbench.training.optimizers import block_matrices, make_optimizer
+from workbench.training.optimizers import make_optimizer
 from workbench.training.state import Figures, Learner, cannot_write, forget_states
 from workbench.training.trained import Trained
-from workbench.training.training_set import epochs, memory_of_sets
+from workbench.training.training_set import memory_of_sets
 from workbench.util.memory import check_memory
 from workbench.util.seeds import generator, global_draws
 
@@ -38,7 +37,7 @@ class TrainingRun(Trained):
     def __init__(self, config: RunConfig, path: Path, processes: Processes, tensorboard: bool = False) -> None:
         """Raises ValueError if the config cannot be trained on this machine, or by so many processes."""
         super().__init__(config, path, processes)
-        self.task, easier = config.make_task(), config.curriculum_tasks()
+        easier, self.task = config.curriculum_tasks(), config.make_task()
         self._check_size(max(task.n_ctx for task in (self.task, *easier)))
         self.learner = make_learner(config, self.task, processes.device)
         self._check_shares()
@@ -103,7 +102,7 @@ class TrainingRun(Trained):
             step = self.learner.step
             if self.board is not None:
                 self.writer = _writer_class()(str(self.board), purge_step=step + 1 if resumed else None)
-            if step == 0 and is_checkpoint(self.config, 0):
+            if step == 0 and self.config.keeps_checkpoint(0):
                 self._checkpoint()
             try:
                 yield
@@ -117,15 +116,15 @@ class TrainingRun(Trained):
     def record(self, figures: Figures, batches: Batches, seconds: float) -> None:
         """Count a finished step, as any; where the config says so, also keep a checkpoint, or stop early."""
         super().record(figures, batches, seconds)
-        if is_checkpoint(self.config, self.learner.step):
+        if self.config.keeps_checkpoint(self.learner.step):
             self._checkpoint()
         if self.target and self.learner.step < self.config.steps:
             self.write(self.target)
             self.finish()
 
     def write_row(self, row: dict[str, float]) -> None:
-        if (visited := epochs(self.config, self.learner.step)) is not None:
-            row["epoch"] = round(visited, 4)
+        if self.config.train_size is not None:
+            row["epoch"] = round(self.learner.step * self.config.batch_size / self.config.train_size, 4)
         super().write_row(row)
         for name, value in row.items() if self.writer is not None else ():
             self.writer.add_scalar(name, value, self.learner.step)
@@ -136,12 +135,13 @@ class TrainingRun(Trained):
         if self.processes.main:
             figures = self.evaluation(learner.evaluated, learner.device, learner.passed)
             accuracy = figures.get("accuracy", -1.0)
-            passed = levels_passed(config, learner.best, accuracy)
+            passed = [level for level in config.checkpoint_at if learner.best < level <= accuracy]
             learner.best = max(learner.best, accuracy)
             if passed:
                 self.write({"event": "checkpoint", "step": learner.step, "accuracy": accuracy, "passed": passed})
                 self._checkpoint()
-            self.target = stop_event(config, learner.step, figures)
+            reached = {"event": "target", "step": learner.step, config.stop_on: figures.get(config.stop_on)}
+            self.target = reached if config.stops_at(figures) else None
             if learner.passed < len(config.curriculum) and figures[OF_CURRICULUM] >= config.curriculum_at:
                 learner.passed += 1
                 self.write({"event": "curriculum", "step": learner.step, "passed": learner.passed})
@@ -194,7 +194,9 @@ def make_learner(config: RunConfig, task: Task, device: torch.device) -> Learner
         model = model.to(device, config.dtype)
         objectives = {name: term.to(device, config.dtype) for name, term in config.make_objectives(task).items()}
     parameters = [p for module in (model, *objectives.values()) for p in module.parameters()]
-    optimizer = make_optimizer(config, parameters, block_matrices(model) if config.optimizer == "muon" else ())
+    # The matrices of all blocks: queries, keys, values and outputs of attention, each of all heads, and the MLPs'.
+    linear = [module.weight for module in model.layers.modules() if isinstance(module, nn.Linear)]
+    optimizer = make_optimizer(config, parameters, linear if config.optimizer == "muon" else ())
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
     average = copy.deepcopy(model).requires_grad_(False) if config.average else None
     return Learner(model, objectives, optimizer, device, scaler, average=average, decay=config.average)

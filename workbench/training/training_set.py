@@ -201,11 +201,6 @@ def memory_of_sets(task: Task, config: RunConfig) -> int:
     return pools + min(KEPT, sum(each * one.size for one in sets if one.n_pools > 1))
 
 
-def epochs(config: RunConfig, step: int) -> float | None:
-    """How many times the training set has been visited after so many steps; None where every batch is fresh."""
-    return None if config.train_size is None else step * config.batch_size / config.train_size
-
-
 def _plan(sets: dict[str, TrainingSet], config: RunConfig, first: int) -> Iterator[list[list[Piece]]]:
     """For each step from `first` on, the pieces of each batch that it trains on."""
     n = sizes(config)
