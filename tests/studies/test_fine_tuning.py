@@ -24,9 +24,10 @@ from workbench.studies import PAPER, SMALL, STUDIES, Study, Verdict, run_study, 
 from workbench.studies.fine_tuning import FineTunes, make_fresh, tune_all
 from workbench.tasks.text import SHIPPED
 from workbench.training import TrainingError
-from workbench.training.finetune import FinetuneStep, finetune
+from workbench.training.finetune import finetune
 from workbench.training.finetune_config import FinetuneConfig, finetuned
 from workbench.training.finetune_job import FinetuneJob
+from workbench.training.finetune_step import FinetuneStep
 from workbench.training.sweeps import local
 from workbench.training.sweeps.cluster import _attempt_elsewhere, _receive, _to_bytes
 

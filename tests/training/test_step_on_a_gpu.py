@@ -17,12 +17,13 @@ from workbench.runs.config import RunConfig
 from workbench.studies.fine_tuning import make_fresh
 from workbench.tasks.text import SHIPPED
 from workbench.training import TrainingError, preset_config, train_seeds
-from workbench.training import finetune as finetune_module
+from workbench.training import finetune_step as finetune_module
 from workbench.training import optimizer_step as module
 from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
-from workbench.training.finetune import FinetuneStep, FineTuning, finetune
+from workbench.training.finetune import FineTuning, finetune
 from workbench.training.finetune_config import FinetuneConfig
+from workbench.training.finetune_step import FinetuneStep
 from workbench.training.optimizer_step import Step
 from workbench.training.training_run import make_learner
 

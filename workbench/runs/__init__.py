@@ -23,7 +23,6 @@ from workbench.runs.folder import (
     load_run,
     read_log,
     scan_runs,
-    stack_of,
 )
 from workbench.runs.model_run import ModelRun, open_model
 from workbench.runs.new_run import check_place, create, save_run
@@ -72,7 +71,6 @@ __all__ = [
     "save_run",
     "save_weights",
     "scan_runs",
-    "stack_of",
     "states",
     "step_of",
     "task_of",

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench import tasks
 from workbench.models import MODELS, Decoder, OwnModel, OwnModelConfig
 from workbench.runs.config import FORMAT, RunConfig, parse_config
 from workbench.runs.fit_to_task import LARGEST_NUMBER
@@ -27,7 +26,7 @@ from workbench.runs.weights import (
     step_of,
     weights_of,
 )
-from workbench.tasks import TASKS, Task
+from workbench.tasks import SEQUENCES, TASKS, Sequences, Task, check_files
 from workbench.util.files import (
     check_contents,
     load_tensors,
@@ -310,25 +309,6 @@ def scan_runs(root: str | Path, open_run: Callable[[Path], Run] | None = None) -
     return runs, problems
 
 
-@in_one_line()
-def stack_of(path: Path) -> tuple[int, ...]:
-    """The seeds of the stack that an unfinished run is trained in, its own included; empty if it is trained alone.
-
-    Raises:
-        ValueError: if the file that says so is damaged.
-    """
-    file = path / STATES / STACK
-    if not file.exists():
-        return ()
-    try:
-        seeds = read_object(file, LONGEST_CONFIG)["seeds"]
-        if not (all(type(seed) is int for seed in seeds) and len(set(seeds)) == len(seeds)):
-            raise TypeError
-    except (KeyError, TypeError):
-        raise ValueError(f"{file} is corrupted: it does not list seeds") from None
-    return tuple(seeds)
-
-
 def _read_config(path: Path) -> RunConfig:
     data = read_object(path, LONGEST_CONFIG)
     if data.get("format") != FORMAT:
@@ -340,8 +320,10 @@ def _read_config(path: Path) -> RunConfig:
         raise ValueError(f"{path} is of format {data.get('format')!r}; this version reads format {FORMAT}")
     try:
         if isinstance(data.get("task"), dict):
-            data["task"] = tasks.in_folder(data["task"], path.parent)
-            tasks.check_files(data["task"], path.parent)
+            task = data["task"]
+            if (task.get("name"), task.get("path")) == (Sequences.name, SEQUENCES):  # they lie in the run's own folder
+                data["task"] = {**task, "path": str(path.parent / SEQUENCES)}
+            check_files(data["task"], path.parent)
         return parse_config(data, of_a_run=True)
     except ValueError as error:
         raise ValueError(f"{path}: {error}{not_loaded(data.get('plugins'))}") from None

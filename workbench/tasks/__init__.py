@@ -93,14 +93,6 @@ def files_of(task: Mapping[str, Any]) -> list[str]:
     return [path for path in paths if path and str(path) not in shipped]
 
 
-def in_folder(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A task's settings, with the path of sequences that lie in a run's own folder made whole."""
-    path = task.get("path")
-    if task.get("name") == Sequences.name and path == SEQUENCES:
-        return {**task, "path": str(folder / path)}
-    return dict(task)
-
-
 def check_files(task: Mapping[str, Any], run: Path) -> None:
     """Refuse a task that reads files elsewhere than beside the run folder: a stranger may have named them.
 
@@ -143,7 +135,6 @@ __all__ = [
     "distinct",
     "files_of",
     "from_settings",
-    "in_folder",
     "make",
     "once_each",
     "own_sequences",

@@ -69,7 +69,7 @@ def _apply(operator: str, a: int, b: int, p: int) -> int:
     return {"+": a + b, "-": a - b, "×": a * b}[operator] % p
 
 
-def split(value: int, operator: str, p: int, u: float, v: float) -> tuple[int, int]:
+def _split(value: int, operator: str, p: int, u: float, v: float) -> tuple[int, int]:
     """Operands a and b of an operation with this value, uniform over all such pairs for uniform u, v in [0, 1)."""
     if operator == "+":
         a = int(u * p)
@@ -104,7 +104,7 @@ def grow(answer: int, operators: list[str], chances: list[list[float]], p: int) 
     numbers, history = [root], []
     for operator, (pick, u, v) in zip(operators, chances, strict=True):
         node = numbers.pop(int(pick * len(numbers)))
-        a, b = split(node.value, operator, p, u, v)
+        a, b = _split(node.value, operator, p, u, v)
         node.operator, node.left, node.right = operator, Node(a), Node(b)
         numbers += [node.left, node.right]
         history.append(node)

@@ -61,7 +61,7 @@ class Sequences(Task):
         if not Path(self.path).is_file():
             raise ValueError(f"there are no sequences in {self.path}")
         tensors, said = load_tensors(Path(self.path))
-        check(tensors, said, self.path)
+        _check(tensors, said, self.path)
         return tensors, said
 
     def __eq__(self, other: object) -> bool:
@@ -214,7 +214,7 @@ def own_sequences(
         said["texts"] = json.dumps(words.texts)
     if words is not None:
         said["words"] = json.dumps(list(words.words if isinstance(words, Vocabulary) else words))
-    check(tensors, said, "the sequences")
+    _check(tensors, said, "the sequences")
     digest = sha256(json.dumps(said, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(name.encode() + str(tuple(tensors[name].shape)).encode() + tensors[name].numpy().tobytes())
@@ -265,7 +265,7 @@ def _lengths(name: str) -> str:
     return "lengths" if name == "tokens" else f"{name}_lengths"
 
 
-def check(tensors: dict[str, Tensor], said: dict[str, str], where: str) -> None:
+def _check(tensors: dict[str, Tensor], said: dict[str, str], where: str) -> None:
     """Raise ValueError unless these are sequences, as a stranger's file may not be."""
     try:
         d_vocab, pad = int(said["d_vocab"]), int(said["pad"])

@@ -35,7 +35,7 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerBase, size: int) -> Vocabulary:
     words, texts = _read(tokenizer, ordinary, pieces)
     told: dict[str, int] = {}
     for i in range(size):
-        word = shown(words.get(i) or pieces.get(i, "")) or f"<id {i}>"
+        word = _shown(words.get(i) or pieces.get(i, "")) or f"<id {i}>"
         while word in told:  # two tokens may read alike
             word += f"#{i}"
         told[word] = i
@@ -88,7 +88,7 @@ def _before_part(text: str) -> str:
     return re.split("[\udc80-\udcff]", text, maxsplit=1)[0]
 
 
-def shown(text: str) -> str:
+def _shown(text: str) -> str:
     """A text without white space and without what cannot be seen, each of which has a mark."""
     if text.isprintable() and " " not in text:
         return text

@@ -7,7 +7,7 @@ import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Int
@@ -28,31 +28,6 @@ if TYPE_CHECKING:
     from workbench.models.pretrained.loading import Loaded
 
 HELD_OUT = 10  # of a text one in so many sequences is held out, but no more than `eval_size`
-
-
-class Data(Protocol):
-    """What a model is trained on, in its own tokens, and what is held out."""
-
-    @property
-    def length(self) -> int:
-        """The longest sequence, in tokens."""
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of what decides the data, against data that changed."""
-
-    @property
-    def pad(self) -> int:
-        """The token that fills up shorter sequences on the right; −1 where there are none."""
-
-    def batch(self, seed: int, step: int, size: int) -> Batch:
-        """The sequences of one step, which depend on the arguments alone."""
-
-    def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
-        """What a model makes of what is held out, `size` sequences at a time: `test_loss` in nats, `perplexity`, …"""
-
-    def known(self, before: KnownText | None) -> KnownText | None:
-        """What is known of the text of a model trained on this, beside what was known of it before."""
 
 
 def read_data(loaded: Loaded, config: FinetuneConfig) -> Data:
@@ -80,7 +55,9 @@ class _TextData:
     Attributes:
         training: `[n, length]`, the first ones.
         held_out: `[m, length]`, those of the last ones that are not trained on.
-        length, digest, pad: as of `Data`.
+        length: the longest sequence, in tokens.
+        digest: SHA-256 of what decides the data, against data that changed.
+        pad: the token that fills up shorter sequences on the right; −1 where there are none.
     """
 
     training: Int[Tensor, "n length"]
@@ -226,3 +203,7 @@ def _measured(
     if answers is not None:
         figures |= {"accuracy": right / int(answers.sum()), "whole_answer": whole / len(batch)}
     return figures
+
+
+Data = _TextData | _TaskData
+"""What a model is trained on, in its own tokens, and what is held out."""

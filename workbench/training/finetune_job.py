@@ -19,9 +19,8 @@ from workbench.training.finetune_config import (
     digest_of_weights,
     finetuned,
     is_finetuning,
-    read_config,
 )
-from workbench.training.sweeps.job import Job, let_it_save
+from workbench.training.sweeps.job import Job
 from workbench.util.files import write_atomically
 from workbench.util.strict_settings import checked
 
@@ -41,7 +40,7 @@ class FinetuneJob(Job):
         if not is_finetuning(folder):
             finetune(config, folder, progress=False)
             return
-        let_it_save(folder)
+        Job.let_it_save(folder)
         _find_again(folder, config)
         if config.text is not None:  # which whoever has it made has named again
             os.environ[TEXTS] = os.pathsep.join([os.environ.get(TEXTS, ""), str(Path(config.text).resolve().parent)])
@@ -52,7 +51,7 @@ class FinetuneJob(Job):
         return is_finetuning(self.folder) and finetuned(self.folder).finished
 
     def check(self) -> None:
-        due, kept = self.config.in_full(), read_config(self.folder)
+        due, kept = self.config.in_full(), FinetuneConfig.read(self.folder)
         found = {*FOUND, *(("length",) if due.length is None else ())}
         wanted = {name: value for name, value in due.model_dump(mode="json").items() if name not in found}
         had = kept.model_dump(mode="json")
@@ -81,7 +80,7 @@ class FinetuneJob(Job):
 
 def _find_again(folder: Path, config: FinetuneConfig) -> None:
     """Write into a folder that has moved where the model and the text of its fine-tuning are now."""
-    kept, due = read_config(folder), config.in_full()
+    kept, due = FinetuneConfig.read(folder), config.in_full()
     if (kept.model, kept.text) != (due.model, due.text):
         moved = kept.model_copy(update={"model": due.model, "text": due.text})
         write_atomically(folder / FINETUNE, moved.model_dump_json(indent=1).encode())

@@ -19,7 +19,6 @@ from workbench.training.state import (
     Figures,
     State,
     TrainingError,
-    cannot_write,
     forget_states,
     last_readable,
     only_trainer,
@@ -180,7 +179,7 @@ def train_together(
                 opened.enter_context(member.begin(problems, resumed))
             failures = _train_steps(members, step, batches, bar, interrupts)
     except OSError as error:
-        raise cannot_write(first.path, error) from None
+        raise TrainingError.cannot_write(first.path, error) from None
     if failures:
         raise TrainingError("; ".join(failures))
 

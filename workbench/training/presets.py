@@ -24,12 +24,11 @@ _TASK: dict[str, Any] = {
     "schedule": "onecycle",
 }
 _CHAIN: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "pointer_chain", "n": 32, "k": 4, "reading": "root"},
     "model": {"n_layers": 1, "d_model": 64, "n_heads": 4, "attention": "chacal"},
-    "objectives": {"next_token": {}},
     "steps": 500,
-    "batch_size": 64,
-    "learning_rate": 3e-3,
+    "schedule": "cosine",
 }
 _PROPERTIES: dict[str, Any] = {
     **_CHAIN,
@@ -39,32 +38,24 @@ _PROPERTIES: dict[str, Any] = {
     "learning_rate": 1e-3,
 }
 _SORT: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "sorting", "q": 32, "min_length": 2, "max_length": 16, "test_max_length": 20},
     "model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "positions": "none"},
-    "objectives": {"next_token": {}},
     "steps": 3000,
-    "batch_size": 64,
-    "learning_rate": 3e-3,
-    "schedule": "onecycle",
 }
 _MULTIPLY: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "multiplication", "digits": 2},
     "model": {"n_layers": 2, "d_model": 128, "n_heads": 4},
-    "objectives": {"next_token": {}},
     "steps": 1200,
     "batch_size": 256,
-    "learning_rate": 3e-3,
-    "schedule": "onecycle",
     "stop_on": "whole_answer",
 }
 _BOXES: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "boxes", "style": "advanced", "n_boxes": 4, "n_objects": 8, "capacity": 2, "max_operations": 6},
-    "model": {"n_layers": 2, "d_model": 64, "n_heads": 4},
-    "objectives": {"next_token": {}},
     "steps": 1800,
     "batch_size": 32,
-    "learning_rate": 3e-3,
-    "schedule": "onecycle",
 }
 _BOX_MOVES: dict[str, Any] = {  # the recipe of the study box-moves
     "task": {"name": "box_moves", "min_moves": 8, "max_moves": 8},
@@ -89,42 +80,35 @@ _BOX_MOVES: dict[str, Any] = {  # the recipe of the study box-moves
     "stop_on": "whole_answer",
 }
 _INCREMENT: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "increment", "max_length": 8, "test_max_length": 16, "skew": "uniform"},
     "model": {"n_layers": 4, "d_model": 64, "n_heads": 4, "positions": "none"},
-    "objectives": {"next_token": {}},
     "steps": 2400,
-    "batch_size": 64,
     "learning_rate": 1e-3,
-    "schedule": "onecycle",
 }
 _ARITHMETIC: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "arithmetic", "p": 7, "operators": 2, "min_operators": 1},
-    "model": {"n_layers": 2, "d_model": 64, "n_heads": 4},
-    "objectives": {"next_token": {}},
     "steps": 4000,
-    "batch_size": 64,
     "learning_rate": 1e-3,
-    "schedule": "onecycle",
     "stop_on": "whole_answer",
 }
 _LIS: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "lis", "length": 16, "values": 64},
     "model": {"n_layers": 3, "d_model": 64, "n_heads": 4},
-    "objectives": {"next_token": {}},
     "steps": 1500,
     "batch_size": 128,
     "learning_rate": 2e-3,
-    "schedule": "onecycle",
     "stop_on": "whole_answer",
 }
 _TEXT: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "text", "path": "shakespeare", "block": 64},
     "model": {"n_layers": 2, "d_model": 128, "n_heads": 4},
-    "objectives": {"next_token": {}},
     "steps": 1000,
     "batch_size": 32,
     "learning_rate": 1e-3,
-    "schedule": "onecycle",
 }
 _ADDITION: dict[str, Any] = {
     "task": {"name": "modular_addition", "p": 53, "train_fraction": 0.4},

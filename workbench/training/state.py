@@ -34,19 +34,19 @@ ADAMW, MUON = ("exp_avg", "exp_avg_sq", "step"), ("momentum_buffer",)  # what ea
 class TrainingError(RuntimeError):
     """Training could not go on; the message says where it stopped and what was kept."""
 
-
-def cannot_write(run: Path, error: OSError) -> TrainingError:
-    """The error for a disk that is full, or a run that was moved away: what was kept, and how to resume."""
-    if error.errno == errno.ENOENT and not run.exists():
-        return TrainingError(
-            f"{brief(run)} was moved or deleted while it trained; what was kept until then is in it, and "
-            "`workbench resume` with its new path goes on from there"
-        )
-    step = max(map(runs.step_of, runs.states(run)), default=None)
-    kept = "no state was kept yet" if step is None else f"step {step} is kept"
-    begun = any((run / name).is_file() for name in (runs.CONFIG, FINETUNE))
-    then = f"`workbench resume {run}` goes on from there" if begun else "nothing was written"
-    return TrainingError(brief(f"cannot write {error.filename or run}: {error.strerror}; {kept}, and {then}"))
+    @staticmethod
+    def cannot_write(run: Path, error: OSError) -> TrainingError:
+        """The error for a disk that is full, or a run that was moved away: what was kept, and how to resume."""
+        if error.errno == errno.ENOENT and not run.exists():
+            return TrainingError(
+                f"{brief(run)} was moved or deleted while it trained; what was kept until then is in it, and "
+                "`workbench resume` with its new path goes on from there"
+            )
+        step = max(map(runs.step_of, runs.states(run)), default=None)
+        kept = "no state was kept yet" if step is None else f"step {step} is kept"
+        begun = any((run / name).is_file() for name in (runs.CONFIG, FINETUNE))
+        then = f"`workbench resume {run}` goes on from there" if begun else "nothing was written"
+        return TrainingError(brief(f"cannot write {error.filename or run}: {error.strerror}; {kept}, and {then}"))
 
 
 Figures = dict[str, Tensor | float]
@@ -269,5 +269,5 @@ def only_trainer(run: Path, wait: float = SECONDS_TO_LET_GO) -> Iterator[None]:
         try:
             lock.enter_context(only_writer(run, wait))
         except OSError as error:
-            raise cannot_write(run, error) from None
+            raise TrainingError.cannot_write(run, error) from None
         yield

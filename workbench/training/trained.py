@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 import math
 import os
+import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from workbench import runs
 from workbench.training.distributed import Processes
-from workbench.training.environment import environment
 from workbench.training.hint_mixing import Batches
 from workbench.training.optimizer_step import OptimizerStep
 from workbench.training.state import Figures, Learner
+from workbench.util.distribution import commit, version
 from workbench.util.memory import check_memory
 
 SHOWN = ("loss", "accuracy")  # by the progress bar
+PACKAGES = ("torch", "transformer-lens", "numpy", "safetensors")  # whose versions the log has
 
 
 class Trained(ABC):
@@ -77,7 +83,7 @@ class Trained(ABC):
         with _Log(self.path / runs.METRICS) if self.processes.main else nullcontext() as self.log:
             resumed_at = {"step": self.learner.step, "problems": list(problems)} if resumed else {}
             if self.log is not None:
-                machine = environment(self.processes.device, self.processes.count)
+                machine = _environment(self.processes.device, self.processes.count)
                 self.log.write({"event": "resumed" if resumed else "started", **resumed_at, **machine})
             yield
 
@@ -159,3 +165,25 @@ class _Log:
     def sync(self) -> None:
         """Make sure that what was written survives a power cut."""
         os.fsync(self.file)
+
+
+def _environment(device: torch.device, processes: int) -> dict[str, Any]:
+    """Versions of packages, the workbench's git commit (None outside a checkout), and the machine."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return {
+        "versions": {"python": platform.python_version(), "workbench": version()} | _versions(),
+        "commit": commit(),
+        "device": str(device),
+        "device_name": name,
+        "threads": torch.get_num_threads(),
+        "processes": processes,
+    }
+
+
+def _versions() -> dict[str, str]:
+    """The versions of packages; a machine that only trains need not have TransformerLens."""
+    versions = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version_of(name)
+    return versions

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import resource
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +19,11 @@ from workbench.runs import Run, RunConfig
 from workbench.tasks import Task
 from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
-from workbench.training.environment import peak_megabytes
 from workbench.training.evaluation import OF_CURRICULUM, Evaluation
 from workbench.training.hint_mixing import Batches, sizes
-from workbench.training.optimizer_step import Step, float32_products
+from workbench.training.optimizer_step import Step
 from workbench.training.optimizers import make_optimizer
-from workbench.training.state import Figures, Learner, cannot_write, forget_states
+from workbench.training.state import Figures, Learner, TrainingError, forget_states
 from workbench.training.trained import Trained
 from workbench.training.training_set import memory_of_sets
 from workbench.util.memory import check_memory
@@ -90,7 +91,7 @@ class TrainingRun(Trained):
         try:
             runs.create(self.path, self.config, stack)
         except OSError as error:
-            raise cannot_write(self.path, error) from None
+            raise TrainingError.cannot_write(self.path, error) from None
 
     def optimizer_step(self) -> Step:
         return Step(self.config, self.learner, self.processes)
@@ -98,7 +99,7 @@ class TrainingRun(Trained):
     @contextmanager
     def begin(self, problems: Sequence[str] = (), resumed: bool = False) -> Iterator[None]:
         """Open the log within this context; where checkpoints are kept, the untrained model is the first."""
-        with float32_products(self.config.precision), super().begin(problems, resumed):
+        with _float32_products(self.config.precision), super().begin(problems, resumed):
             step = self.learner.step
             if self.board is not None:
                 self.writer = _writer_class()(str(self.board), purge_step=step + 1 if resumed else None)
@@ -170,7 +171,7 @@ class TrainingRun(Trained):
                 "seconds": round(learner.seconds, 3),
                 "tokens": learner.tokens,
                 "tokens_per_second": round(learner.tokens / max(learner.seconds, 1e-9), 1),
-                "peak_megabytes": round(peak_megabytes(learner.device), 1),
+                "peak_megabytes": round(_peak_megabytes(learner.device), 1),
             }
         )
         self.log.sync()
@@ -200,6 +201,25 @@ def make_learner(config: RunConfig, task: Task, device: torch.device) -> Learner
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
     average = copy.deepcopy(model).requires_grad_(False) if config.average else None
     return Learner(model, objectives, optimizer, device, scaler, average=average, decay=config.average)
+
+
+@contextmanager
+def _float32_products(precision: str) -> Iterator[None]:
+    """Let matrix products of float32 use TF32 within this context, if the precision is `tf32`."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _peak_megabytes(device: torch.device) -> float:
+    """The peak memory of this process so far, in MB: of the GPU if it trains on one, else of the machine."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 1e6
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
 def _writer_class() -> Any:

@@ -12,7 +12,7 @@ import torch
 from workbench.runs import CONFIG, Run, RunConfig, load_run
 from workbench.runs.folder import FIGURES
 from workbench.training.loop import resume, train
-from workbench.training.sweeps.job import Job, let_it_save
+from workbench.training.sweeps.job import Job
 from workbench.training.sweeps.plan import RESULTS, Plan, Planned
 from workbench.util.files import write_atomically
 from workbench.util.settings import as_text
@@ -31,7 +31,7 @@ class RunJob(Job):
     def work(spec: Any, folder: Path) -> None:
         torch.set_num_threads(1)  # as many runs as cores train at a time, so that more threads would only wait
         if (folder / CONFIG).is_file():
-            let_it_save(folder)
+            Job.let_it_save(folder)
             resume(folder, progress=False)
         else:
             train(spec, folder, progress=False)
