@@ -78,11 +78,10 @@ class Data:
 
     def __iter__(self) -> Iterator[Batch]:
         """The sequences in batches, of which only one is in memory at a time."""
-        from workbench.tasks.export import stream
         from workbench.tasks.exported import read
 
         left = self.count
-        batches = read(self.source)[1] if self.recipe is None else stream(self.recipe, workers=self.workers)
+        batches = read(self.source)[1] if self.recipe is None else self.recipe.batches(self.workers)
         for batch in batches:
             yield batch[:left]
             if (left := left - len(batch)) <= 0:

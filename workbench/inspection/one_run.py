@@ -33,8 +33,8 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls import CONTROLS, SHUFFLED, UNTRAINED
 from workbench.mechanisms import MECHANISMS
 from workbench.models import Decoder, OwnModel
-from workbench.runs import Run, hold, task_of
-from workbench.tasks import Batch, Sequences, Task, once_each
+from workbench.runs import Run, hold
+from workbench.tasks import Batch, Sequences, Task, once_each, own_sequences
 from workbench.util.memory import give_back
 from workbench.util.seeds import generator
 
@@ -307,8 +307,8 @@ def inspect_model(
         from workbench.models.bridged_model import BridgedModel
 
         model = BridgedModel(model)
-    run = hold(model, task_of(on, model.config.d_vocab, model.known_text), name)
-    return inspect_run(run, n=n, seed=seed, name=name, **options)
+    task = on if isinstance(on, Task) else own_sequences(on, model.config.d_vocab, known=model.known_text)
+    return inspect_run(hold(model, task, name), n=n, seed=seed, name=name, **options)
 
 
 def data_to_choose_heads_on(subject: Subject, names: Sequence[str], seed: int) -> Batch | None:

@@ -12,7 +12,7 @@ resume/stack.json                the seeds that are trained together with this o
 from __future__ import annotations
 
 from workbench.runs.config import RunConfig, parse_config
-from workbench.runs.expand_paths import open_runs, run_folders
+from workbench.runs.expand_paths import open_runs
 from workbench.runs.folder import (
     CONFIG,
     LONGEST_CONFIG,
@@ -26,7 +26,7 @@ from workbench.runs.folder import (
 )
 from workbench.runs.model_run import ModelRun, open_model
 from workbench.runs.new_run import check_place, create, save_run
-from workbench.runs.own_run import HeldRun, hold, save_model, task_of
+from workbench.runs.own_run import hold, save_model
 from workbench.runs.weights import (
     CHECKPOINTS,
     MODEL,
@@ -50,7 +50,6 @@ __all__ = [
     "STACK",
     "STATES",
     "WEIGHTS",
-    "HeldRun",
     "ModelRun",
     "Run",
     "RunConfig",
@@ -66,13 +65,11 @@ __all__ = [
     "open_runs",
     "parse_config",
     "read_log",
-    "run_folders",
     "save_model",
     "save_run",
     "save_weights",
     "scan_runs",
     "states",
     "step_of",
-    "task_of",
     "weights_of",
 ]

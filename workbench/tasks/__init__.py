@@ -118,7 +118,6 @@ def check_files(task: Mapping[str, Any], run: Path) -> None:
 
 __all__ = [
     "COUNTED",
-    "OF_OWN_MODELS",
     "SEQUENCES",
     "TASKS",
     "TEXTS",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.expressions import OPERATORS, Brackets, Node, grow, read, tokenise
 from workbench.tasks.pairs import with_other_value
 from workbench.tasks.split import in_question
@@ -124,12 +124,10 @@ class Arithmetic(Task):
             "operator": "one operator is replaced by another, where the brackets stay as they are needed",
         }
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         low, high = (0, self.p) if kind == "number" else (self.p, self.p + len(OPERATORS))
-        asked = in_question(tokens, self.question_length(tokens))
-        return with_other_value(tokens, asked & (tokens >= low) & (tokens < high), low, high, generator)
+        question = in_question(tokens, self.question_length(tokens))
+        return with_other_value(tokens, question & (tokens >= low) & (tokens < high), low, high, generator)
 
     def answered(self, tokens: Int[Tensor, " pos"]) -> Batch:
         words = self.words(tokens[: int(self.question_length(tokens[None])) - 1])
@@ -174,7 +172,7 @@ class Arithmetic(Task):
         """
         if self.mode != "chain_of_thought":
             return super().answer_start(questions, written)
-        operators = torch.tensor([self.vocabulary.id(one) for one in OPERATORS], device=written.device)
+        operators = torch.tensor([self.vocabulary.id(operator) for operator in OPERATORS], device=written.device)
         steps = torch.stack([torch.isin(question, operators).sum() for question in questions])
         return after_mark(written, self.vocabulary.id("="), steps - 1)
 

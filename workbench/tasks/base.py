@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.tasks.accuracy import Unit, correct, whole
-from workbench.tasks.batch import Batch, Truth, before_padding
+from workbench.tasks.batch import Batch, Tokens, Truth, before_padding
 from workbench.tasks.fast_tokenizer import word_tokenizer
 from workbench.tasks.known_text import KnownText, Origin
 from workbench.tasks.pairs import Pairs, make_pairs
@@ -305,9 +305,7 @@ class Task(Checked, ABC):
         """
         return make_pairs(self, n, generator, kind, relevant, later, condition)
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         """Sequences with one thing changed in their question, at random; the answers behind it stay as they were.
 
         A change need not be possible: one after which `answered` raises ValueError is not used.

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.boxes_story import Story, Style, read
 from workbench.tasks.boxes_world import OBJECTS, WORDS, World
 from workbench.tasks.pairs import choose, other_value, with_other_value
@@ -160,9 +160,7 @@ class Boxes(Task):
             "item": "an item is replaced, wherever the text names it, by one that it does not name",
         }
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         """See `Task.changed_question`. The box that is asked about stays.
 
         Items stay in alphabetical order within a phrase, as the task writes them: a text that would not is not changed.

@@ -14,8 +14,8 @@ from workbench.tasks.base import LONGEST, Task
 Skew = Literal["uniform", "paper"]
 
 
-def tested_lengths(task: str, low: int, high: int, longest: int | None, sets: int = 8) -> list[int]:
-    """The lengths of a task's test sets: `high`, and about `sets` lengths evenly spaced from `low` to `longest`.
+def tested_lengths(task: str, low: int, high: int, longest: int | None) -> list[int]:
+    """The lengths of a task's test sets: `high`, and about 8 lengths evenly spaced from `low` to `longest`.
 
     Raises:
         ValueError: if `low` is above `high`, or `high` above `longest`.
@@ -26,7 +26,7 @@ def tested_lengths(task: str, low: int, high: int, longest: int | None, sets: in
         raise ValueError(
             f"{task} tests at least the lengths it trains on, but test_max_length={longest} is below max_length={high}"
         )
-    span = torch.linspace(low, longest or high, sets).round().long().tolist()
+    span = torch.linspace(low, longest or high, 8).round().long().tolist()
     return sorted({*span, high})
 
 

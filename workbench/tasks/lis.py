@@ -15,7 +15,7 @@ from torch import Tensor
 
 from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.lengths import tested_lengths
 from workbench.tasks.pairs import with_other_value
 from workbench.tasks.split import in_question
@@ -108,11 +108,9 @@ class LongestIncreasingSubsequence(Task):
     def pair_kinds(self) -> dict[str, str]:
         return {"number": "one number of the sequence is replaced by another"}
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
-        asked = in_question(tokens, self.question_length(tokens))
-        return with_other_value(tokens, asked, self.length + 1, self.values, generator)
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
+        question = in_question(tokens, self.question_length(tokens))
+        return with_other_value(tokens, question, self.length + 1, self.values, generator)
 
     def _plant(self, row: np.ndarray, rng: np.random.Generator) -> None:
         """Overwrite random positions of a row with one to three increasing runs."""

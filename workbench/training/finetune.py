@@ -40,7 +40,7 @@ from workbench.training.finetune_data import Data, read_data
 from workbench.training.finetune_step import FinetuneLearner, FinetuneStep, LearnedGammas
 from workbench.training.hint_mixing import Batches
 from workbench.training.loop import only_trainers, train_alone, train_new
-from workbench.training.state import forget_states, last_readable
+from workbench.training.state import State, forget_states
 from workbench.training.trained import Trained
 from workbench.util.files import check_contents, check_free, check_utf8, new_folder, write_atomically
 from workbench.util.messages import in_one_line
@@ -107,7 +107,7 @@ def resume_finetune(path: str | Path, *, progress: bool = True) -> Finetuned:
     check_files(before.config.task or {"name": "text", "path": before.config.text}, path)
     processes = Processes.started(before.config.device)
     with only_trainers(path, processes):
-        state, problems = processes.do(lambda: last_readable(path))
+        state, problems = processes.do(lambda: State.last(path))
         tuning = FineTuning(FinetuneConfig.read(path), path, progress, processes, fresh=state is None)
         if state is not None:
             tuning.learner.restore(state)
@@ -148,8 +148,8 @@ class FineTuning(Trained):
         begun = digest_of_weights(config.model)
         if config.model_digest not in ("", begun):
             raise ValueError(f"{config.model} is not the model that this fine-tuning began with: it has changed since")
-        found = {"digest": self.data.digest, "length": self.data.length, "model_digest": begun}
-        self.config = config.model_copy(update=found)
+        data_and_model = {"digest": self.data.digest, "length": self.data.length, "model_digest": begun}
+        self.config = config.model_copy(update=data_and_model)
         objectives = self._objectives()
         self.problems = self._not_inspected() if fresh and processes.main else []
         self.first = {BEFORE: self.measure()} if fresh else {}

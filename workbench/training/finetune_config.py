@@ -159,8 +159,3 @@ def finetuned(path: Path) -> Finetuned:
         for name in ("perplexity", "accuracy", "whole_answer")
     }
     return Finetuned(path, config, step, done, **figures)
-
-
-def is_finetuning(path: Path) -> bool:
-    """Whether a folder is being, or was, fine-tuned."""
-    return (path / FINETUNE).is_file()

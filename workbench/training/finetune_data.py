@@ -135,8 +135,8 @@ class _TaskData:
         if drawn.targets.ndim != 2:
             raise ValueError(f"{self.task.name} asks for sets of tokens, and a language model says one: choose another")
         self.held_out, self.answers = self._in_its_tokens(drawn), self.task.answer_mask(drawn)
-        told = json.dumps([config.task, self.ids.tolist()], sort_keys=True, default=str).encode()
-        self.digest = hashlib.sha256(told + drawn.tokens.numpy().tobytes()).hexdigest()
+        decides = json.dumps([config.task, self.ids.tolist()], sort_keys=True, default=str).encode()
+        self.digest = hashlib.sha256(decides + drawn.tokens.numpy().tobytes()).hexdigest()
 
     def batch(self, seed: int, step: int, size: int) -> Batch:
         """New sequences of the training side of the task's split."""
@@ -156,8 +156,8 @@ def _word_ids(words: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Int
     """The token of each word; those that the tokenizer has no token for are added to it."""
     ids: list[int] = []
     for word in words:
-        found = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (f" {word}", word)]
-        own = [one[0] for one in found if len(one) == 1 and one[0] != tokenizer.unk_token_id and one[0] not in ids]
+        pieces = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (f" {word}", word)]
+        own = [piece[0] for piece in pieces if len(piece) == 1 and piece[0] not in (tokenizer.unk_token_id, *ids)]
         if not own:
             tokenizer.add_tokens([word])
             own = [tokenizer.get_vocab()[word]]

@@ -18,7 +18,6 @@ from workbench.training.finetune_config import (
     FinetuneConfig,
     digest_of_weights,
     finetuned,
-    is_finetuning,
 )
 from workbench.training.sweeps.job import Job
 from workbench.util.files import write_atomically
@@ -37,7 +36,7 @@ class FinetuneJob(Job):
     def work(spec: Any, folder: Path) -> None:
         torch.set_num_threads(1)  # as many fine-tunings as cores at a time, so that more threads would only wait
         config = checked(FinetuneConfig, spec)
-        if not is_finetuning(folder):
+        if not (folder / FINETUNE).is_file():
             finetune(config, folder, progress=False)
             return
         Job.let_it_save(folder)
@@ -48,7 +47,7 @@ class FinetuneJob(Job):
 
     @property
     def finished(self) -> bool:
-        return is_finetuning(self.folder) and finetuned(self.folder).finished
+        return (self.folder / FINETUNE).is_file() and finetuned(self.folder).finished
 
     def check(self) -> None:
         due, kept = self.config.in_full(), FinetuneConfig.read(self.folder)

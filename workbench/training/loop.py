@@ -20,7 +20,6 @@ from workbench.training.state import (
     State,
     TrainingError,
     forget_states,
-    last_readable,
     only_trainer,
 )
 from workbench.training.trained import Trained
@@ -100,11 +99,11 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
         TrainingError: as `train`.
     """
     try:
-        found: Run | None = runs.load_run(path)
+        opened: Run | None = runs.load_run(path)
     except ValueError:  # which the main process raises below, in all of them
-        found = None
-    processes = Processes.started("cpu" if found is None or found.finished else found.config.device)
-    run = processes.do(lambda: found or runs.load_run(path))
+        opened = None
+    processes = Processes.started("cpu" if opened is None or opened.finished else opened.config.device)
+    run = processes.do(lambda: opened or runs.load_run(path))
     with ExitStack() as lock:
         if not processes.do(lambda: _lock_unfinished(run, lock)):
             return run
@@ -119,8 +118,8 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
 
 @in_one_line()
 def _last_fitting(run: Run) -> tuple[State | None, list[str]]:
-    """As `last_readable`; ValueError if the state does not fit the run's model, before any model is made."""
-    state, problems = last_readable(run.path)
+    """As `State.last`; ValueError if the state does not fit the run's model, before any model is made."""
+    state, problems = State.last(run.path)
     if state is not None:
         runs.check_shapes(run.config, state.path, runs.MODEL)
     return state, problems

@@ -58,7 +58,7 @@ def train_seeds(
     _check_stackable(config, seeds)
     processes = Processes.alone(config.device)
     configs = [config.model_copy(update={"seed": seed}) for seed in seeds]
-    members = [TrainingRun(one, Path(out) / f"seed-{one.seed}", processes, tensorboard) for one in configs]
+    members = [TrainingRun(each, Path(out) / f"seed-{each.seed}", processes, tensorboard) for each in configs]
     _check_places(Path(out), members)
     with ExitStack() as locks:
         for member in members:

@@ -214,6 +214,17 @@ class State:
     tensors: Mapping[str, Tensor]
     metadata: Mapping[str, str]
 
+    @staticmethod
+    def last(run: Path) -> tuple[State | None, list[str]]:
+        """The last state in a folder that is not damaged, if there is one; and a line for each later one that is."""
+        problems: list[str] = []
+        for path in runs.states(run):
+            try:
+                return State(path, *load_tensors(path)), problems
+            except ValueError as error:
+                problems.append(brief(error))
+        return None, problems
+
 
 def _progress(state: State, wrong: str) -> dict[str, Any]:
     """The progress in the metadata of a state. Raises ValueError, beginning with `wrong`, if any of it is missing."""
@@ -230,17 +241,6 @@ def _progress(state: State, wrong: str) -> dict[str, Any]:
     if not all(isinstance(number, int | float) for number in numbers) or progress["step"] != runs.step_of(state.path):
         raise ValueError(f"{wrong}: it does not say how far it is")
     return progress
-
-
-def last_readable(run: Path) -> tuple[State | None, list[str]]:
-    """The last state in a folder that is not damaged, if there is one; and a line for each later one that is."""
-    problems: list[str] = []
-    for path in runs.states(run):
-        try:
-            return State(path, *load_tensors(path)), problems
-        except ValueError as error:
-            problems.append(brief(error))
-    return None, problems
 
 
 def forget_states(run: Path) -> None:

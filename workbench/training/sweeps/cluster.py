@@ -70,14 +70,14 @@ class Cluster:
         task = self.task.options(num_cpus=1, num_gpus=int(job.config.device.startswith("cuda")), max_retries=0)
         files, plugins = _to_bytes(job.folder), sources()
         inputs = {field: self._sent(path) for field, path in job.inputs().items()}
-        told = (type(job), job.config.model_dump_json(), str(job.folder), files, plugins, [*inputs])
-        self.running[task.remote(*told, *inputs.values())] = job
+        order = (type(job), job.config.model_dump_json(), str(job.folder), files, plugins, [*inputs])
+        self.running[task.remote(*order, *inputs.values())] = job
 
     def _sent(self, path: Path) -> Any:
         """What a job reads, sent to the cluster once."""
         if path not in self.sent:
-            found = path.iterdir() if path.is_dir() else [path]
-            files = [file for file in found if file.is_file() and not file.name.startswith(".")]
+            listed = path.iterdir() if path.is_dir() else [path]
+            files = [file for file in listed if file.is_file() and not file.name.startswith(".")]
             self.sent[path] = self.ray.put({file.name: file.read_bytes() for file in files})
         return self.sent[path]
 

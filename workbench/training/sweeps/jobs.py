@@ -80,7 +80,7 @@ def survey(plan: Plan, out: Path) -> list[RunJob]:
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give another folder with --out")
     before = _attempts(out / RESULTS)
-    jobs = [RunJob(one.config, out / one.name, one, attempts=before.get(one.name, 0)) for one in plan.runs]
+    jobs = [RunJob(run.config, out / run.name, run, attempts=before.get(run.name, 0)) for run in plan.runs]
     for job in jobs:
         job.survey()
     return jobs
