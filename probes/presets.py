@@ -22,7 +22,7 @@ from workbench.probes.positions import BOX, Rule
 from workbench.probes.probing import probe
 from workbench.runs import Run
 from workbench.tasks import Task
-from workbench.tasks.labels import box_of, label_names
+from workbench.tasks.labels import CONTENTS, label_names
 from workbench.util.lookup import lookup
 
 EDIT = "interchange"  # the edit of a preset's causal tests
@@ -75,7 +75,7 @@ class BoxPreset(Preset):
 
     def rule(self, label: str) -> Rule:
         """The rule for the positions of one label."""
-        return f"{BOX}{box_of(label)}"
+        return f"{BOX}{label.removeprefix(CONTENTS)}"
 
 
 PRESETS: dict[str, Preset] = {

@@ -16,7 +16,7 @@ from workbench.app.server import serve
 from workbench.cli import main, parse_fields
 from workbench.cli.list import LISTED
 from workbench.inspection import inspect_run
-from workbench.runs import run_folders
+from workbench.runs import open_runs
 from workbench.runs.compiled import compile_run
 from workbench.training import preset_config
 from workbench.training.data import held_out
@@ -156,8 +156,7 @@ def test_a_folder_of_runs_stands_for_its_runs_and_what_lies_beside_them_is_passe
     assert found == names
     wanted = [f"workbench: passed over, as it is no run folder: {sweep / name}" for name in ("logs", "results.parquet")]
     assert said.splitlines() == wanted
-    folders, passed_over = run_folders([sweep])
-    assert folders == [sweep / name for name in names] and not passed_over
+    assert [run.path for run in open_runs([sweep])] == [sweep / name for name in names]
     probing = ["--n", "40", "--no-causal", "--quiet"]
     assert main(["probe", str(sweep), str(sweep / "results.parquet"), "position", *probing]) == 2  # not beside a run
     assert "no run folder" in capsys.readouterr().err

@@ -152,7 +152,7 @@ def test_an_old_config_means_what_it_meant(
     config = json.loads((run.path / "config.json").read_text())
     config["objectives"] = {"next_token": {}, "seq_vcr": written}
     (run.path / "config.json").write_text(json.dumps(config))
-    objective = load_run(run.path).config.make_objectives()["seq_vcr"]
+    objective = load_run(run.path).config.make_objectives(run.task())["seq_vcr"]
     assert objective.settings.positions == positions and objective.needs == place
     assert objective.pad == run.task().pad >= 0
     again = preset_config(load_run(run.path).config, {"steps": 2})

@@ -22,7 +22,7 @@ import workbench
 from workbench import runs, tasks
 from workbench.cli import main
 from workbench.runs import Run
-from workbench.sharing import contents, export, unpack
+from workbench.sharing import archive, contents, export, unpack
 from workbench.util.files import load_tensors
 
 NAMES = ["README.md", *(f"checkpoints/step-{step}.safetensors" for step in (0, 10, 20)), "config.json"]
@@ -141,9 +141,9 @@ def test_a_task_says_which_files_it_reads_whatever_its_name(monkeypatch: pytest.
     for settings, read in (({"path": "a"}, ["a"]), ({"path": "a", "more": ["b", "c"]}, ["a", "b", "c"])):
         assert tasks.files_of({"name": "diary", **settings}) == read
         with pytest.raises(ValueError, match="learned from files of one machine"):
-            contents.refuse_tasks_with_files({"name": "diary", **settings}, "it")
+            archive._refuse_tasks_with_files({"name": "diary", **settings}, "it")
     for harmless in ({"name": "diary", "path": None}, {"name": "sorting", "path": "a"}, {"name": "none such"}, 7, None):
-        contents.refuse_tasks_with_files(harmless, "it")
+        archive._refuse_tasks_with_files(harmless, "it")
 
 
 def test_what_cannot_be_shared_says_why(trained: Run, tmp_path: Path) -> None:

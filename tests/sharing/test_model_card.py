@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from workbench.runs import Run, load_run, parse_config
 from workbench.sharing import card
-from workbench.sharing.model_card import escape
+from workbench.sharing.model_card import _escape
 
 HOSTILE = [
     "---\nlicense: mit\n---",
@@ -93,5 +93,5 @@ def test_no_name_breaks_out_of_its_place(name: str, trained: Run, tmp_path: Path
 
 def test_escaped_text_reads_as_it_was() -> None:
     text = r"<b>*a_b* [c](d) & `e` | \f # 1. http://g @h $i$"
-    assert rendered(f"---\n---\n# {escape(text)}").text["h1"].strip() == text
-    assert escape("chain_of_thought") == "chain_of_thought"
+    assert rendered(f"---\n---\n# {_escape(text)}").text["h1"].strip() == text
+    assert _escape("chain_of_thought") == "chain_of_thought"

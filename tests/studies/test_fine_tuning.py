@@ -24,11 +24,12 @@ from workbench.studies import PAPER, SMALL, STUDIES, Study, Verdict, run_study, 
 from workbench.studies.fine_tuning import FineTunes, make_fresh, tune_all
 from workbench.tasks.text import SHIPPED
 from workbench.training import TrainingError
-from workbench.training.finetune import FinetuneStep, finetune
+from workbench.training.finetune import finetune
 from workbench.training.finetune_config import FinetuneConfig, finetuned
 from workbench.training.finetune_job import FinetuneJob
+from workbench.training.finetune_step import FinetuneStep
 from workbench.training.sweeps import local
-from workbench.training.sweeps.cluster import _receive, attempt_elsewhere, to_bytes
+from workbench.training.sweeps.cluster import _attempt_elsewhere, _receive, _to_bytes
 
 SHAPE = {"n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 2}
 FEW = {"steps": 3, "batch_size": 4, "eval_size": 8, "eval_every": 2}
@@ -227,14 +228,14 @@ def test_another_machine_gets_what_a_fine_tuning_reads_and_sends_back_what_it_ma
     job = FinetuneJob(FinetuneConfig(**settings[path]), path)
     config = job.config.model_dump_json()
     read = {
-        field: to_bytes(place) if place.is_dir() else {place.name: place.read_bytes()}
+        field: _to_bytes(place) if place.is_dir() else {place.name: place.read_bytes()}
         for field, place in job.inputs().items()
     }
     assert list(read) == ["model", "text"]
-    given = (FinetuneJob, config, str(path), to_bytes(path), {}, [*read])
+    given = (FinetuneJob, config, str(path), _to_bytes(path), {}, [*read])
     other = {**read, "text": {"text.txt": b"another"}}
-    assert str(attempt_elsewhere(*given, *other.values())[1]).startswith(f"{tmp_path}/text.txt is too short: ")
-    files, error = attempt_elsewhere(*given, *read.values())
+    assert str(_attempt_elsewhere(*given, *other.values())[1]).startswith(f"{tmp_path}/text.txt is too short: ")
+    files, error = _attempt_elsewhere(*given, *read.values())
     assert error is None and "model.safetensors" in files
     _receive(files, job)
     assert job.finished and finetuned(path).config == finetuned(whole).config

@@ -19,7 +19,7 @@ from workbench import tasks
 from workbench.tasks import Task
 from workbench.tasks.boxes import Boxes
 from workbench.tasks.boxes_story import read
-from workbench.tasks.expressions import OPERATORS, split
+from workbench.tasks.expressions import OPERATORS, _split
 from workbench.tasks.split import SPLITS
 from workbench.util.seeds import generator
 
@@ -224,7 +224,7 @@ def test_answers_and_operators_of_arithmetic_are_uniform() -> None:
 def test_a_number_becomes_any_pair_of_its_value_equally_often(operator: str, value: int) -> None:
     p = 5
     rng = np.random.default_rng(12)
-    found = Counter(split(value, operator, p, *rng.random(2)) for _ in range(20_000))
+    found = Counter(_split(value, operator, p, *rng.random(2)) for _ in range(20_000))
     pairs = {
         "+": [(a, b) for a in range(p) for b in range(p) if (a + b) % p == value],
         "-": [(a, b) for a in range(p) for b in range(p) if (a - b) % p == value],

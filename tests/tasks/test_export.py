@@ -18,7 +18,7 @@ import torch
 from workbench import tasks
 from workbench.cli import main
 from workbench.tasks import TASKS, Batch, export
-from workbench.tasks.export import Recipe, show, stream, write
+from workbench.tasks.export import Recipe, show, write
 from workbench.tasks.exported import read
 from workbench.tasks.stream import in_order
 
@@ -40,7 +40,7 @@ def test_what_is_written_is_read_back(
     assert list(write(recipe, path)) == [37]
     task, batches = read(path)
     assert task == recipe.task
-    found, want = Batch.cat(list(batches), task.pad), Batch.cat(list(stream(recipe)), task.pad)
+    found, want = Batch.cat(list(batches), task.pad), Batch.cat(list(recipe.batches()), task.pad)
     assert torch.equal(found.tokens, want.tokens) and torch.equal(found.loss_mask, want.loss_mask)
     real = torch.arange(want.tokens.shape[1]) < task.lengths(want.tokens)[:, None]
     assert torch.equal(found.targets[real], want.targets[real]) and found.head == head
@@ -71,8 +71,8 @@ def test_no_more_processes_draw_than_there_are_cores(monkeypatch: pytest.MonkeyP
 
 def test_shards_hold_the_sequences_they_should_and_no_more() -> None:
     recipe = Recipe(tasks.make("sorting"), 2050, condition={"length": 5})
-    assert [len(batch) for batch in stream(recipe)] == [1024, 1024, 2]
-    assert torch.equal(list(stream(recipe))[1].tokens, recipe.shard(1).tokens)
+    assert [len(batch) for batch in recipe.batches()] == [1024, 1024, 2]
+    assert torch.equal(list(recipe.batches())[1].tokens, recipe.shard(1).tokens)
 
 
 def test_a_sequence_in_words_shows_question_answer_marks_and_edges() -> None:

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from workbench.tasks import correct, make
-from workbench.tasks.multiplication import row
 from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.sorting import Sorting
 from workbench.util.seeds import generator
@@ -202,7 +201,8 @@ class TestMultiplication:
     @pytest.mark.parametrize("line", ROWS)
     def test_public_rows_are_rebuilt_from_their_operands(self, line: str) -> None:
         a, b = (int("".join(reversed(side.split()))) for side in line.split("||")[0].split("*"))
-        assert row(a, b, len(str(a))) == line
+        task = make("multiplication", digits=len(str(a)), mode="chain_of_thought")
+        assert " ".join(task.words(task.parse(f"{a} * {b}").tokens[0])).replace(" || ", "||") == line
 
     def test_there_are_100_public_rows(self) -> None:
         assert len(ROWS) == 100
@@ -265,10 +265,10 @@ class TestMultiplication:
         assert labels["carry"][0][scored].tolist() == carries
         assert labels["operations"][0][scored].tolist() == [1, 2, 3, 2, 1, 0]
 
-    @pytest.mark.parametrize(("a", "b", "digits"), [(5, 66, 2), (-5, 6, 1), (0, 6, 1), (5, 6, 0)])
-    def test_rows_of_operands_that_do_not_fit_are_refused_in_one_line(self, a: int, b: int, digits: int) -> None:
-        with pytest.raises(ValueError, match=f"operands have exactly {digits} digits, not") as caught:
-            row(a, b, digits)
+    @pytest.mark.parametrize(("a", "b", "digits"), [(5, 66, 2), (-5, 6, 1), (0, 6, 1), (5, 6, 2)])
+    def test_operands_that_do_not_fit_are_refused_in_one_line(self, a: int, b: int, digits: int) -> None:
+        with pytest.raises(ValueError, match=f"type two numbers of exactly {digits} digits") as caught:
+            make("multiplication", digits=digits).parse(f"{a} * {b}")
         assert "\n" not in str(caught.value)
 
     @pytest.mark.parametrize("text", ["12", "1 * 34", "12 * x", "012 * 34", "02 * 34", "12 + 34"])

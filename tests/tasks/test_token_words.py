@@ -6,7 +6,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from tests.models.tiny_tokenizers import END, PROSE, TOKENIZERS
-from workbench.tasks.token_words import BYTE_LEVEL, shown, vocabulary_of
+from workbench.tasks.token_words import BYTE_LEVEL, _shown, vocabulary_of
 
 
 def words(made: PreTrainedTokenizerFast, text: str) -> list[str]:
@@ -73,8 +73,8 @@ def test_words_that_read_alike_are_told_apart() -> None:
 
 
 def test_what_cannot_be_seen_has_a_mark() -> None:
-    assert shown("a\u00a0b\u200b\u2028\x07 \n") == "a<U+00A0>b<U+200B><U+2028><0x07>␣⏎"
-    assert shown("naïve мир 中 😀".replace(" ", "")) == "naïveмир中😀"
+    assert _shown("a\u00a0b\u200b\u2028\x07 \n") == "a<U+00A0>b<U+200B><U+2028><0x07>␣⏎"
+    assert _shown("naïve мир 中 😀".replace(" ", "")) == "naïveмир中😀"
 
 
 def test_bytes_are_read_back_as_byte_level_pieces_write_them() -> None:

@@ -113,7 +113,7 @@ def test_dropout_is_the_same_in_both_passes_over_a_part(tmp_path: Path) -> None:
     from workbench.training.optimizer_step import Step
     from workbench.training.training_run import make_learner
 
-    learner = make_learner(parts.config, torch.device("cpu"))
+    learner = make_learner(parts.config, parts.config.make_task(), torch.device("cpu"))
     step, batch = Step(parts.config, learner, Processes.started("cpu")), parts.task().sample(2, workbench.generator(0))
 
     def loss() -> float:

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 import workbench
 from workbench.runs import Run, load_run, states
 from workbench.tasks import TASKS, make
-from workbench.tasks.answers import Answers, edit_distance
+from workbench.tasks.answers import Answers, _edit_distance
 from workbench.training import preset_config
-from workbench.training.checkpoints import is_checkpoint
 from workbench.training.data import training_batches
 from workbench.training.evaluation import Evaluation
 from workbench.training.hint_mixing import turns
@@ -186,7 +185,7 @@ def test_edit_distance_is_levenshteins(rows: list[tuple[list[int], int]]) -> Non
     first = torch.tensor([row for row, _ in rows])
     second, lengths = first.roll(1, 0).flip(1), torch.tensor([n for _, n in rows])
     wanted = [levenshtein(a[:n].tolist(), b[:n].tolist()) for a, b, n in zip(first, second, lengths, strict=True)]
-    assert edit_distance(first, second, lengths).tolist() == wanted
+    assert _edit_distance(first, second, lengths).tolist() == wanted
 
 
 @pytest.mark.parametrize("name", [name for name in TASKS if name != "text"])
@@ -236,7 +235,7 @@ def test_checkpoints_by_schedule_and_by_event(tmp_path: Path) -> None:
         level = event["passed"][-1]
         assert accuracy[event["step"]] >= level and (accuracy.loc[: event["step"] - 1] < level).all()
     scheduled = {0, 1, 3, 11, 36, 120}
-    assert {step for step in range(121) if is_checkpoint(run.config, step)} == scheduled
+    assert {step for step in range(121) if run.config.keeps_checkpoint(step)} == scheduled
     assert set(run.checkpoints()) == scheduled | {event["step"] for event in events}
     fresh = workbench.Decoder(run.config.model, workbench.generator(0, "weights")).state_dict()
     assert all(torch.equal(fresh[name], tensor) for name, tensor in run.model(0).state_dict().items())

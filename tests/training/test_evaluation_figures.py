@@ -15,12 +15,11 @@ import workbench
 from workbench.objectives import next_token
 from workbench.objectives.next_token import loss_floor
 from workbench.runs import load_run
-from workbench.runs.config import parse_conditions
+from workbench.runs.conditions import parse_conditions
 from workbench.tasks import Batch, Task, make
 from workbench.tasks.answers import Answers
 from workbench.training import preset_config, train_seeds
 from workbench.training.data import training_batches
-from workbench.training.early_stopping import stop_event
 from workbench.training.evaluation import Evaluation
 
 TINY: dict[str, Any] = {
@@ -292,11 +291,7 @@ def test_an_old_config_means_what_it_meant(tmp_path: Path) -> None:
     path.write_text(json.dumps(old), encoding="utf-8")
     config = load_run(run.path).config
     assert config.stop_on == "accuracy" and config.test_conditions == ()
-    assert stop_event(config.model_copy(update={"stop_at": 0.5}), 3, {"accuracy": 0.6, "whole_answer": 0.1}) == {
-        "event": "target",
-        "step": 3,
-        "accuracy": 0.6,
-    }
+    assert config.model_copy(update={"stop_at": 0.5}).stops_at({"accuracy": 0.6, "whole_answer": 0.1})
 
 
 def test_training_stops_on_the_figure_that_was_named(tmp_path: Path) -> None:
@@ -320,10 +315,10 @@ def test_training_stops_on_the_figure_that_was_named(tmp_path: Path) -> None:
 
 def test_by_position_a_run_would_stop_before_it_has_a_product_right() -> None:
     config = preset_config("multiply-vanilla", {"stop_at": 0.7})
-    assert stop_event(config, 1, {"accuracy": 0.75, "whole_answer": 0.0}) is None
-    assert stop_event(config, 1, {"accuracy": 0.75, "whole_answer": 0.7}) is not None
+    assert not config.stops_at({"accuracy": 0.75, "whole_answer": 0.0})
+    assert config.stops_at({"accuracy": 0.75, "whole_answer": 0.7})
     by_position = preset_config("multiply-vanilla", {"stop_at": 0.7, "stop_on": "accuracy"})
-    assert stop_event(by_position, 1, {"accuracy": 0.75, "whole_answer": 0.0}) is not None
+    assert by_position.stops_at({"accuracy": 0.75, "whole_answer": 0.0})
 
 
 def test_a_stack_of_seeds_logs_the_same_figures_and_the_next_token_loss_beside_the_total(tmp_path: Path) -> None:

@@ -23,8 +23,9 @@ from workbench.sharing.hugging_face import export_hugging_face
 from workbench.tasks import TEXTS
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training import TrainingError
-from workbench.training.finetune import FinetuneLearner, FinetuneStep, finetune, resume_finetune
+from workbench.training.finetune import finetune, resume_finetune
 from workbench.training.finetune_config import Finetuned, finetuned
+from workbench.training.finetune_step import FinetuneLearner, FinetuneStep
 
 CHACAL = {"variant": "chacal", "gamma": 0.9}
 SMALL: dict[str, Any] = {"steps": 8, "batch_size": 4, "length": 16, "learning_rate": 1e-3, "eval_size": 8}

@@ -61,7 +61,8 @@ def test_weights_and_place_of_seq_vcr_are_those_of_its_paper() -> None:
     for name in (*PRESETS, *PAPER_PRESETS):
         config = preset_config(name, {})
         if "seq_vcr" in config.objectives:
-            settings, needs = config.objectives["seq_vcr"], config.make_objectives()["seq_vcr"].needs
+            settings = config.objectives["seq_vcr"]
+            needs = config.make_objectives(config.make_task())["seq_vcr"].needs
             of_task = weights.setdefault(config.task["name"], set())
             of_task.add((settings["variance_weight"], settings["covariance_weight"]))
             gpt2 = config.model.n_layers == 12

@@ -251,7 +251,7 @@ def test_training_neither_follows_nor_moves_the_global_generators(accumulate: in
 def test_dropout_depends_on_the_step_and_the_process_alone() -> None:
     """Each step, head, part of a batch and process has masks of its own; asked again, they are the same."""
     config = preset_config("chain-chacal", SMALL)
-    learner = make_learner(config, torch.device("cpu"))
+    learner = make_learner(config, config.make_task(), torch.device("cpu"))
     ones, masks = torch.ones(64), []
     for rank, step, head, part in [(0, 0, "main", 0), (1, 0, "main", 0), (0, 1, "main", 0), (0, 0, "x", 0)] * 2:
         learner.step = step

@@ -17,12 +17,13 @@ from workbench.runs.config import RunConfig
 from workbench.studies.fine_tuning import make_fresh
 from workbench.tasks.text import SHIPPED
 from workbench.training import TrainingError, preset_config, train_seeds
-from workbench.training import finetune as finetune_module
+from workbench.training import finetune_step as finetune_module
 from workbench.training import optimizer_step as module
 from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
-from workbench.training.finetune import FinetuneStep, FineTuning, finetune
+from workbench.training.finetune import FineTuning, finetune
 from workbench.training.finetune_config import FinetuneConfig
+from workbench.training.finetune_step import FinetuneStep
 from workbench.training.optimizer_step import Step
 from workbench.training.training_run import make_learner
 
@@ -66,7 +67,7 @@ def broken_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_step_asks_the_device_for_a_number(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the device `meta` there are no numbers: whoever asks for one gets an error."""
     config = preset_config(preset, {**SMALL, "log_every": 100, "eval_every": 100, "save_every": 100, "steps": 100})
-    learner = make_learner(config, CPU)
+    learner = make_learner(config, config.make_task(), CPU)
     for part in (learner.model, *learner.objectives.values()):
         part.to("meta")
     (group,) = learner.optimizer.param_groups
@@ -193,7 +194,7 @@ def test_a_run_that_is_stopped_before_anyone_looked_goes_on_from_before_the_brok
     not_waiting: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config: RunConfig = preset_config("chain-standard", SMALL)
-    learner = make_learner(config, CPU)
+    learner = make_learner(config, config.make_task(), CPU)
     step, batches = Step(config, learner, Processes(0, 1, CPU)), training_batches(config.make_task(), config)
     broken_at(2, monkeypatch)
     kept = []

@@ -17,7 +17,7 @@ from safetensors.torch import load
 
 import workbench
 from workbench.runs import load_run
-from workbench.training.sweeps.cluster import attempt_elsewhere, to_bytes
+from workbench.training.sweeps.cluster import _attempt_elsewhere, _to_bytes
 from workbench.training.sweeps.jobs import RunJob
 from workbench.training.sweeps.plan import read_plan
 from workbench.training.training_run import TrainingRun
@@ -95,7 +95,7 @@ def test_a_run_that_fails_comes_back_with_its_reason_and_what_there_is(cluster: 
 def test_a_node_goes_on_from_the_files_it_is_given(tmp_path: Path) -> None:
     run = read_plan({**TWELVE, "grid": {}}).runs[0]
     config = run.config.model_dump_json()
-    whole, error = attempt_elsewhere(RunJob, config, "home", {}, {})
+    whole, error = _attempt_elsewhere(RunJob, config, "home", {}, {})
     assert error is None and set(whole) == {"config.json", "metrics.jsonl", "weights.safetensors"}
 
     record = TrainingRun.record
@@ -107,10 +107,10 @@ def test_a_node_goes_on_from_the_files_it_is_given(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TrainingRun, "record", stop)
-        part, error = attempt_elsewhere(RunJob, config, "home", {}, {})
+        part, error = _attempt_elsewhere(RunJob, config, "home", {}, {})
     assert error is not None and "step 80 is kept, and `workbench resume home`" in error
     assert "resume/step-80.safetensors" in part
-    again, error = attempt_elsewhere(RunJob, config, "home", part, {})
+    again, error = _attempt_elsewhere(RunJob, config, "home", part, {})
     ended, alone = (load(files["weights.safetensors"]) for files in (again, whole))
     assert error is None and all(torch.equal(ended[name], alone[name]) for name in alone)
 
@@ -118,7 +118,7 @@ def test_a_node_goes_on_from_the_files_it_is_given(tmp_path: Path) -> None:
 def test_nothing_of_a_run_that_has_no_state_is_sent(tmp_path: Path) -> None:
     (tmp_path / "resume").mkdir()
     (tmp_path / "config.json").write_text(read_plan(TWELVE).runs[0].config.model_dump_json())
-    assert to_bytes(tmp_path) == {} == to_bytes(tmp_path / "none")
+    assert _to_bytes(tmp_path) == {} == _to_bytes(tmp_path / "none")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "nonsense"])

@@ -125,11 +125,11 @@ def test_another_machine_gets_the_file_with_the_job(file: Path, tmp_path: Path) 
     config = workbench.training.preset_config("backwards", {}).model_dump_json()
     code = (
         "import json, sys\n"
-        "from workbench.training.sweeps.cluster import attempt_elsewhere\n"
+        "from workbench.training.sweeps.cluster import _attempt_elsewhere\n"
         "from workbench.training.sweeps.jobs import RunJob\n"
         "config, plugins = json.load(sys.stdin)\n"
         "for _ in range(2):\n"  # a node may give its process the next job too
-        "    files, error = attempt_elsewhere(RunJob, config, 'home', {}, plugins)\n"
+        "    files, error = _attempt_elsewhere(RunJob, config, 'home', {}, plugins)\n"
         "    assert error is None, error\n"
         "print(sorted(files))"
     )

@@ -14,7 +14,7 @@ from workbench.cli.options import add_out, add_quiet, add_seed, add_where, add_w
 from workbench.cli.output import say
 from workbench.cli.parser import Commands, add_command
 from workbench.util.messages import brief
-from workbench.util.settings import as_json, parse_condition
+from workbench.util.settings import as_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +48,7 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
+    from workbench.runs.conditions import parse_condition
     from workbench.tasks.export import FORMATS
 
     if Path(options.task).suffix in FORMATS:
@@ -77,11 +78,10 @@ class Data:
 
     def __iter__(self) -> Iterator[Batch]:
         """The sequences in batches, of which only one is in memory at a time."""
-        from workbench.tasks.export import stream
         from workbench.tasks.exported import read
 
         left = self.count
-        batches = read(self.source)[1] if self.recipe is None else stream(self.recipe, workers=self.workers)
+        batches = read(self.source)[1] if self.recipe is None else self.recipe.batches(self.workers)
         for batch in batches:
             yield batch[:left]
             if (left := left - len(batch)) <= 0:

@@ -81,7 +81,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     keep_freed()
     announce("measuring", options.runs, options.quiet)
     from workbench.report import inspect
-    from workbench.runs.config import parse_conditions
+    from workbench.runs.conditions import parse_conditions
 
     names = ("out", "n", "seed", "only", "export", "width", *(RUNS_ALONE if options.text is None else TEXT_ALONE))
     shared = {name: getattr(options, name) for name in names}

@@ -20,10 +20,11 @@ def add(commands: Commands, name: str) -> None:
 
 def run(options: argparse.Namespace, _: list[str]) -> int:
     from workbench.runs import WEIGHTS
-    from workbench.training.finetune_config import Finetuned, is_finetuning
+    from workbench.runs.model_run import FINETUNE
+    from workbench.training.finetune_config import Finetuned
     from workbench.training.resume_any import resume
 
-    if is_finetuning(options.run):
+    if (options.run / FINETUNE).is_file():
         refuse(options, ("tensorboard",), "is of runs that `workbench train` makes; leave it out")
     was_finished = (options.run / WEIGHTS).is_file()
     resumed = resume(options.run, progress=not options.quiet, tensorboard=options.tensorboard)

@@ -29,17 +29,19 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, _: list[str]) -> int:
-    from workbench.training.sweeps import output_folder, preview, sweep
+    from workbench.training.sweeps import output_folder, sweep
+    from workbench.training.sweeps.jobs import results, survey
+    from workbench.training.sweeps.plan import read_plan
 
     out = output_folder(options.file, options.out)
     if options.dry_run:
-        for planned in preview(options.file, out).itertuples():
+        for planned in results(survey(read_plan(options.file), out)).itertuples():
             say(f"{planned.status:10}  step {planned.step}/{planned.steps}  {out / planned.run}")
         return 0
-    results = sweep(options.file, out, workers=options.workers, ray=options.ray, progress=not options.quiet)
-    finished, failed = (results[results["status"] == status] for status in ("finished", "failed"))
-    say(f"{len(finished)} of {len(results)} runs are finished; figures of all: {out / 'results.parquet'}")
-    if len(finished) + len(failed) < len(results):
+    frame = sweep(options.file, out, workers=options.workers, ray=options.ray, progress=not options.quiet)
+    finished, failed = (frame[frame["status"] == status] for status in ("finished", "failed"))
+    say(f"{len(finished)} of {len(frame)} runs are finished; figures of all: {out / 'results.parquet'}")
+    if len(finished) + len(failed) < len(frame):
         say(f"stopped; `workbench sweep {options.file} --out {out}` goes on")
         return INTERRUPTED
     if len(failed):

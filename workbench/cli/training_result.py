@@ -52,10 +52,15 @@ def _finished(run: Run) -> str:
 
 
 def _held_out(run: Run) -> str:
-    """How many sequences the accuracy is measured on, and how many of them are distinct."""
-    from workbench.training.data import n_distinct
+    """How many sequences the accuracy is measured on, and how many of them are distinct.
 
-    size = run.config.eval_size
-    different = n_distinct(run.task(), run.config)
+    That accuracy counts a question that was drawn twice twice: it is the mean over the task's distribution, and is
+    logged without an interval.
+    """
+    from workbench.tasks import distinct
+    from workbench.training.data import held_out
+
+    size, task = run.config.eval_size, run.task()
+    different = len(distinct(task, held_out(task, run.config).tokens).unique())
     text = f"{size} held-out sequences"
     return text if different == size else f"{text}, {different} of them distinct"

@@ -11,7 +11,7 @@ import numpy as np
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
 from workbench.runs import Run, RunConfig
-from workbench.runs.config import LARGEST_NUMBER
+from workbench.runs.fit_to_task import LARGEST_NUMBER
 from workbench.runs.folder import RATES
 
 if TYPE_CHECKING:

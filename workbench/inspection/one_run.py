@@ -20,8 +20,8 @@ from workbench.instruments.residual.projection import from_embedding
 from workbench.interventions import Head
 from workbench.measurement.controls import CONTROLS
 from workbench.models import OwnModel
-from workbench.runs import Run, hold, task_of
-from workbench.tasks import Batch, Sequences, Task, once_each
+from workbench.runs import Run, hold
+from workbench.tasks import Batch, Sequences, Task, own_sequences
 from workbench.util.memory import give_back
 from workbench.util.seeds import generator
 
@@ -129,8 +129,8 @@ def inspect_model(
         from workbench.models.bridged_model import BridgedModel
 
         model = BridgedModel(model)
-    run = hold(model, task_of(on, model.config.d_vocab, model.known_text), name)
-    return inspect_run(run, n=n, seed=seed, name=name, **options)
+    task = on if isinstance(on, Task) else own_sequences(on, model.config.d_vocab, known=model.known_text)
+    return inspect_run(hold(model, task, name), n=n, seed=seed, name=name, **options)
 
 
 def _sequences_for_fresh_models(batches: Sequence[tuple[dict[str, Any], int, Batch]], task: Task) -> int:

@@ -29,7 +29,7 @@ from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.heads import where_in_words
 from workbench.tasks import Batch, Truth
-from workbench.tasks.boxes import OBJECTS
+from workbench.tasks.boxes_world import OBJECTS
 from workbench.util.ties import hit
 
 if TYPE_CHECKING:

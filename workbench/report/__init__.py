@@ -29,7 +29,7 @@ from workbench.report.page import page
 from workbench.report.sections import Section, sections
 from workbench.report.table import Row, all_columns, claim_lines, rows, summarise
 from workbench.runs import Run, open_runs
-from workbench.runs.config import check_condition, condition_in_words
+from workbench.runs.conditions import check_condition, condition_in_words
 from workbench.util.files import files_replaced, write_atomically
 from workbench.util.lookup import lookup
 from workbench.util.settings import as_json

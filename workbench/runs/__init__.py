@@ -11,8 +11,8 @@ resume/stack.json                the seeds that are trained together with this o
 
 from __future__ import annotations
 
-from workbench.runs.config import RunConfig, even_mixture, make_objective, make_task, parse_config
-from workbench.runs.expand_paths import open_runs, run_folders
+from workbench.runs.config import RunConfig, parse_config
+from workbench.runs.expand_paths import open_runs
 from workbench.runs.folder import (
     CONFIG,
     LONGEST_CONFIG,
@@ -23,11 +23,10 @@ from workbench.runs.folder import (
     load_run,
     read_log,
     scan_runs,
-    stack_of,
 )
 from workbench.runs.model_run import ModelRun, open_model
-from workbench.runs.new_run import check_no_run, check_place, create, save_run
-from workbench.runs.own_run import HeldRun, hold, save_model, task_of
+from workbench.runs.new_run import check_place, create, save_run
+from workbench.runs.own_run import hold, save_model
 from workbench.runs.weights import (
     CHECKPOINTS,
     MODEL,
@@ -35,7 +34,6 @@ from workbench.runs.weights import (
     WEIGHTS,
     check_shapes,
     fill_model,
-    load_weights,
     noted,
     save_weights,
     states,
@@ -52,35 +50,26 @@ __all__ = [
     "STACK",
     "STATES",
     "WEIGHTS",
-    "HeldRun",
     "ModelRun",
     "Run",
     "RunConfig",
-    "check_no_run",
     "check_place",
     "check_shapes",
     "create",
-    "even_mixture",
     "fill_model",
     "hold",
     "list_runs",
     "load_run",
-    "load_weights",
-    "make_objective",
-    "make_task",
     "noted",
     "open_model",
     "open_runs",
     "parse_config",
     "read_log",
-    "run_folders",
     "save_model",
     "save_run",
     "save_weights",
     "scan_runs",
-    "stack_of",
     "states",
     "step_of",
-    "task_of",
     "weights_of",
 ]

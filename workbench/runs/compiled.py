@@ -17,7 +17,7 @@ from workbench.util.messages import first_problem
 from workbench.util.strict_settings import Checked
 
 
-class Recipe(Checked):
+class _Recipe(Checked):
     """Settings of a compiled model and of the task it solves."""
 
     rotate_seed: int | None = Field(None, ge=0, description="turn the residual's basis at random")
@@ -27,7 +27,7 @@ class Recipe(Checked):
         raise NotImplementedError
 
 
-class Sorter(Recipe):
+class _Sorter(_Recipe):
     """The depth-two sorter of Theorem 5.1 (the task-hinting paper), on the task `sorting`."""
 
     q: int = Field(10, ge=2, le=1000, description="alphabet size")
@@ -39,7 +39,7 @@ class Sorter(Recipe):
         return compiled.sorter(self.q, self.rotate_seed, task.n_ctx, form=self.form, pad=True), task
 
 
-class Chaser(Recipe):
+class _Chaser(_Recipe):
     """One layer of ChaCAL that follows pointers to the end of their chain, on the task `pointer_chain`."""
 
     n: int = Field(32, ge=2, le=1024, description="tokens in a sequence")
@@ -52,7 +52,7 @@ class Chaser(Recipe):
         return compiled.chaser(self.n, self.k, self.rotate_seed, gamma=self.gamma, reading=self.reading), task
 
 
-COMPILED: dict[str, type[Recipe]] = {"sorter": Sorter, "chaser": Chaser}
+COMPILED: dict[str, type[_Recipe]] = {"sorter": _Sorter, "chaser": _Chaser}
 
 
 def compile_run(name: str, out: str | Path, settings: Mapping[str, Any] | None = None, **more: Any) -> Run:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
-from typing import Annotated, Any, Literal
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from pydantic import (
+    BeforeValidator,
     Field,
+    ModelWrapValidatorHandler,
     SerializeAsAny,
     StrictInt,
     StrictStr,
@@ -19,25 +21,21 @@ from pydantic import (
 )
 
 from workbench import tasks
-from workbench.models import MODELS, DecoderConfig, OwnModelConfig
-from workbench.models.config import fit_attention
-from workbench.models.positions import POSITIONS
+from workbench.models import DecoderConfig
 from workbench.objectives import OBJECTIVES, Objective
+from workbench.runs.conditions import parse_conditions
+from workbench.runs.fit_to_task import check_fit, fit_to_task
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
 from workbench.util.messages import brief, first_problem
-from workbench.util.plugins import plugins_of
-from workbench.util.seeds import generator
-from workbench.util.settings import parse_condition
 from workbench.util.strict_settings import Checked
 
 FORMAT: Literal[1] = 1
 NOT_SETTINGS = ("seed", "preset", "device", "workers", "format", "plugins")  # by which runs of one group may differ
 HOW_OFTEN = ("log_every", "eval_every", "save_every", "checkpoint_every", "checkpoint_count", "checkpoint_at")
-LARGEST_NUMBER = 2**53  # for counts of anything: up to here floats are exact
 
 
-class NotedPlugin(Checked):
+class _Plugin(Checked):
     """A plugin that a run needs: a part of its task, model or loss came with it."""
 
     name: str
@@ -122,7 +120,7 @@ class RunConfig(Checked):
     eval_training: bool = Field(
         False, description="evaluate on questions of the training side too, those of the training set if it is finite"
     )
-    test_conditions: tuple[dict[str, StrictInt | StrictStr], ...] = Field(
+    test_conditions: Annotated[tuple[dict[str, StrictInt | StrictStr], ...], BeforeValidator(parse_conditions)] = Field(
         (), description="other test conditions to evaluate, such as 'length=20,repeats=4 length=20,repeats=2'"
     )
     eval_decoded: int = Field(
@@ -144,36 +142,18 @@ class RunConfig(Checked):
         (), description="accuracies: a checkpoint at the first evaluation with each"
     )
 
-    plugins: tuple[NotedPlugin, ...] = Field((), description="plugins that it needs; found out, not set")
+    plugins: tuple[_Plugin, ...] = Field((), description="plugins that it needs; found out, not set")
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _fit_model_to_task(cls, data: Any, info: ValidationInfo) -> Any:
-        """Fill in the task's defaults, the mixture, and the settings of the model that follow from the task."""
+    def _fits_its_task(cls, data: Any, make: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        """Make the task, here alone: fill in what follows from it, and check that everything else fits it."""
         if not isinstance(data, Mapping) or not isinstance(data.get("task"), Mapping):
-            return data
-        task = make_task(data["task"])
-        data = {**data, "task": {"name": task.name, **task.model_dump(mode="json")}}
-        mixture = data.get("mixture") or even_mixture(task)
-        if isinstance(mixture, Mapping):  # main first, whatever the order it was written in
-            mixture = dict(sorted(mixture.items(), key=lambda share: share[0] != "main"))
-        data["mixture"] = mixture
-        model = data.get("model")
-        if isinstance(model, Mapping) and "module" in model:
-            data["model"] = _own_model(model, must_be_known=bool((info.context or {}).get("of_a_run")))
-        elif isinstance(model, Mapping):
-            model = {"d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx, "heads": task.heads, **model}
-            if "attention" in model and not (info.context or {}).get("of_a_run"):
-                model["attention"] = fit_attention(model["attention"], task)
-            data["model"] = model
-        if not (info.context or {}).get("of_a_run"):
-            data["plugins"] = [asdict(plugin) for plugin in plugins_of(_parts_of(data))]
-        return data
-
-    @field_validator("test_conditions", mode="before")
-    @classmethod
-    def _conditions_may_be_text(cls, value: Any) -> Any:
-        return parse_conditions(value)
+            return make(data)  # which says what is wrong
+        task = tasks.from_settings(data["task"])
+        config = make(fit_to_task(data, task, of_a_run=bool((info.context or {}).get("of_a_run"))))
+        check_fit(config, task)
+        return config
 
     @field_validator("curriculum", mode="before")
     @classmethod
@@ -185,112 +165,44 @@ class RunConfig(Checked):
             raise ValueError("a curriculum changes settings of the task, never the task: leave its name out")
         return value
 
-    @field_validator("task")
-    @classmethod
-    def _check_task(cls, value: dict[str, Any]) -> dict[str, Any]:
-        make_task(value)
-        return value
-
     @field_validator("objectives")
     @classmethod
     def _spell_out_objectives(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        return {name: objective_settings(name, settings).model_dump(mode="json") for name, settings in value.items()}
-
-    @model_validator(mode="after")
-    def _check_parts_fit(self) -> RunConfig:
-        for name, value in self:
-            if isinstance(value, int) and value > LARGEST_NUMBER and name != "seed":
-                raise ValueError(f"{name} must be at most {LARGEST_NUMBER}, not {value}")
-        task = self.make_task()
-        self._check_model_fits(task)
-        self._check_mixture(task)
-        self._check_train_size()
-        self._check_curriculum(task)
-        if self.compile == "reduce-overhead" and self.accumulate > 1:
-            raise ValueError(
-                "compile=reduce-overhead cannot keep the parts of accumulate; take default, or accumulate 1"
-            )
-        if self.stop_on == "exact_match" and not self.eval_decoded:
-            raise ValueError("stop_on=exact_match is about decoded answers: set eval_decoded to how many to decode")
-        if self.eval_decoded > self.eval_size:
-            raise ValueError(f"eval_decoded={self.eval_decoded} is more than the eval_size={self.eval_size} questions")
-        self._check_objectives(task)
-        return self
-
-    def _check_model_fits(self, task: Task) -> None:
-        if self.model.d_vocab != len(task.vocabulary):
-            raise ValueError(f"model.d_vocab is {self.model.d_vocab}, but the task has {len(task.vocabulary)} tokens")
-        if self.model.n_ctx < task.n_ctx:
-            raise ValueError(f"model.n_ctx is {self.model.n_ctx}, but the task makes {task.n_ctx} tokens")
-        if self.shift_positions and POSITIONS[self.model.positions].add is None:
-            raise ValueError(
-                f"shift_positions changes nothing where model.positions is {self.model.positions}: leave it out, or "
-                "choose learned or sinusoidal positions, which are added to embeddings"
-            )
-
-    def _check_mixture(self, task: Task) -> None:
-        for head, share in self.mixture.items():
-            lookup({"main": None, **task.heads}, head, f"{task.name} head")
-            if share <= 0:
-                raise ValueError(f"mixture.{head} must be greater than 0, not {share:g}; leave it out instead")
-        if "main" not in self.mixture and (self.stop_at or self.checkpoint_at or self.eval_decoded):
-            raise ValueError(
-                "stop_at, checkpoint_at and eval_decoded are about the main task, which mixture leaves out"
-            )
-
-    def _check_train_size(self) -> None:
-        if self.train_size is None:
-            return
-        if self.train_size < self.batch_size:
-            raise ValueError(f"train_size={self.train_size} is smaller than a batch of batch_size={self.batch_size}")
-        least = min(self.mixture, key=lambda head: self.mixture[head])
-        its_part = int(self.train_size * self.mixture[least] / sum(self.mixture.values()))
-        if self.mixing == "alternate" and its_part < self.batch_size:
-            raise ValueError(
-                f"train_size={self.train_size} is divided among the heads {', '.join(self.mixture)}: {its_part} for "
-                f"{least} are fewer than a batch of batch_size={self.batch_size}"
-            )
-
-    def _check_curriculum(self, task: Task) -> None:
-        if not self.curriculum:
-            return
-        for number, (settings, easier) in enumerate(zip(self.curriculum, self.curriculum_tasks(), strict=True), 1):
-            alike = easier.vocabulary.words == task.vocabulary.words and easier.heads == task.heads
-            if not alike:
-                raise ValueError(f"curriculum, step {number}: {settings} needs other tokens or heads")
-            if easier.n_ctx > self.model.n_ctx:
-                needed = f"a longer context: set model.n_ctx to {easier.n_ctx} or more"
-                raise ValueError(f"curriculum, step {number}: {settings} needs {needed}")
-            if easier.model_dump() == task.model_dump():
-                raise ValueError(f"curriculum, step {number}: {settings} changes nothing of the task; leave it out")
-        if self.train_size is not None:
-            raise ValueError("a curriculum draws fresh sequences at every step: leave train_size out")
-        if self.workers:
-            raise ValueError("workers draw ahead, and a curriculum waits for the model: set workers to 0")
-        if self.eval_every % self.bucket_steps:
-            raise ValueError(
-                "a curriculum is asked between two buckets: "
-                f"eval_every={self.eval_every} is no multiple of bucket_steps={self.bucket_steps}"
-            )
+        spelt_out = {}
+        for name, settings in value.items():
+            kind = lookup(OBJECTIVES, name, "objective")
+            try:
+                spelt_out[name] = kind.Settings(**settings).model_dump(mode="json")
+            except ValidationError as error:
+                raise ValueError(f"objective {name}: {first_problem(error, kind.Settings)}") from None
+        return spelt_out
 
     def curriculum_tasks(self) -> tuple[Task, ...]:
         """The easier tasks that training begins with, in order. Raises ValueError, with its number, if one is none."""
-        tasks = []
+        easier = []
         for number, settings in enumerate(self.curriculum, 1):
             try:
-                tasks.append(make_task({**self.task, **settings}))
+                easier.append(tasks.from_settings({**self.task, **settings}))
             except ValueError as error:
                 raise ValueError(f"curriculum, step {number}: {error}") from None
-        return tuple(tasks)
+        return tuple(easier)
 
-    def _check_objectives(self, task: Task) -> None:
-        if not self.objectives:
-            raise ValueError(f"objectives is empty; there is: {', '.join(OBJECTIVES)}")
-        with torch.device("meta"):  # checking a config takes none of the memory that it asks for
-            objectives = self._objectives_for(task)
-        for name, objective in objectives.items():
-            if self.batch_size < objective.least_batch:
-                raise ValueError(f"{name} needs batch_size of at least {objective.least_batch}, not {self.batch_size}")
+    def keeps_checkpoint(self, step: int) -> bool:
+        """Whether a checkpoint is kept after a step, whatever the accuracy; step 0 is the model before training."""
+        if step == 0:
+            return bool(self.checkpoint_every or self.checkpoint_count or self.checkpoint_at)
+        if self.checkpoint_every and step % self.checkpoint_every == 0:
+            return True
+        if not self.checkpoint_count:
+            return False
+        # Checkpoint i is at step steps^(i / (count − 1)), rounded; only the i nearest to this step can be it.
+        last = self.checkpoint_count - 1
+        near = round(last * math.log(step) / math.log(self.steps)) if self.steps > 1 else last
+        return any(0 <= i <= last and round(self.steps ** (i / last)) == step for i in (near - 1, near, near + 1))
+
+    def stops_at(self, figures: Mapping[str, float]) -> bool:
+        """Whether these figures of an evaluation are what training was to reach (`stop_at`)."""
+        return self.stop_at is not None and figures.get(self.stop_on, -1.0) >= self.stop_at
 
     def without_seed(self) -> dict[str, Any]:
         """The settings that runs of one group share, JSON-ready: all that decide the trained model but the seed."""
@@ -302,121 +214,15 @@ class RunConfig(Checked):
         return torch.float64 if self.precision == "float64" else torch.float32
 
     def make_task(self) -> Task:
-        return make_task(self.task)
+        return tasks.from_settings(self.task)
 
-    def make_objectives(self) -> dict[str, Objective]:
-        """The objectives with fresh parameters."""
-        return self._objectives_for(self.make_task())
-
-    def _objectives_for(self, task: Task) -> dict[str, Objective]:
+    def make_objectives(self, task: Task) -> dict[str, Objective]:
+        """The objectives with fresh parameters, for the config's task."""
         named = self.objectives.items()
-        made = {name: make_objective(name, self.model, settings, task.pad) for name, settings in named}
+        made = {name: OBJECTIVES[name](self.model, pad=task.pad, **settings) for name, settings in named}
         for objective in made.values():
             objective.fit_to_task(task)
         return made
-
-
-def _own_model(model: Mapping[str, Any], must_be_known: bool) -> OwnModelConfig:
-    """The config of a model of one's own. Raises ValueError in one line if it is wrong, or nothing knows its kind."""
-    try:
-        config = OwnModelConfig(**model)
-    except ValidationError as error:
-        raise ValueError(f"model: {first_problem(error, OwnModelConfig)}") from None
-    if must_be_known:
-        lookup(MODELS, config.module, "kind of model")
-    return config
-
-
-def _parts_of(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The parts that a config names, each a kind and a name; what is damaged is passed over."""
-    yield "tasks", data["task"]["name"]
-    objectives, model = data.get("objectives"), data.get("model")
-    yield from (("objectives", str(name)) for name in (objectives if isinstance(objectives, Mapping) else ()))
-    if isinstance(model, OwnModelConfig):
-        yield "models", model.module
-    layers = model.get("attention") if isinstance(model, Mapping) else ()
-    for layer in layers if isinstance(layers, list) else [layers]:
-        if isinstance(layer, Mapping):
-            yield "attention", str(layer.get("variant"))
-
-
-def even_mixture(task: Task) -> dict[str, float]:
-    """The default mixture: the main task and every hint have equal shares."""
-    return dict.fromkeys(("main", *task.heads), 1.0)
-
-
-def parse_conditions(value: Any) -> Any:
-    """Test conditions as a list of mappings without repeats, the names of each sorted; other values are not changed.
-
-    Args:
-        value: one mapping; one text, such as `length=20,repeats=4`, with spaces between several conditions; or a list
-            of mappings and texts.
-
-    Raises:
-        ValueError: if a text is not of this form, or has a name twice.
-    """
-    if isinstance(value, str | Mapping):
-        value = value.split() if isinstance(value, str) else [value]
-    if not isinstance(value, list | tuple):
-        return value
-    conditions = [parse_condition(one.split(",")) if isinstance(one, str) else one for one in value]
-    in_order = [dict(sorted(one.items(), key=str)) if isinstance(one, Mapping) else one for one in conditions]
-    return [one for i, one in enumerate(in_order) if one not in in_order[:i]]
-
-
-def condition_in_words(condition: Mapping[str, Any]) -> str:
-    """A test condition as it is written and logged, `length=20,repeats=4`; `all` where nothing is asked for."""
-    return ",".join(f"{key}={value}" for key, value in condition.items()) or "all"
-
-
-def check_condition(task: Task, condition: Mapping[str, Any]) -> None:
-    """Raise ValueError, which names it, if a task cannot draw sequences of a test condition.
-
-    It draws one, which of some conditions takes minutes: opening a run, which anyone may have written, does not ask.
-    """
-    named = condition_in_words(condition)
-    try:
-        task.check_condition(condition)
-        task.sample(1, generator(0, "condition"), **condition)
-    except ValueError as error:
-        raise ValueError(f"test condition {named}: {error}") from None
-    except (TypeError, RuntimeError):  # of a task of one's own: a word where it counts
-        raise ValueError(f"test condition {named}: {task.name} cannot draw sequences of this") from None
-
-
-def make_task(spec: Mapping[str, Any]) -> Task:
-    """A task from `{"name": ..., setting: value, ...}`. Raises ValueError in one line."""
-    if "name" not in spec:
-        raise ValueError(f"task needs a name; there is: {', '.join(tasks.TASKS)}")
-    return tasks.make(spec["name"], **{key: value for key, value in spec.items() if key != "name"})
-
-
-def make_objective(name: str, model: DecoderConfig, settings: Mapping[str, Any], pad: int = -1) -> Objective:
-    """An objective by name, for a task whose padding token is `pad`. Raises ValueError in one line."""
-    return OBJECTIVES[name](model, pad=pad, **objective_settings(name, settings).model_dump())
-
-
-def objective_settings(name: str, settings: Mapping[str, Any]) -> Checked:
-    """The checked settings of an objective. Raises ValueError in one line."""
-    kind = lookup(OBJECTIVES, name, "objective")
-    try:
-        return kind.Settings(**settings)
-    except ValidationError as error:
-        raise ValueError(f"objective {name}: {first_problem(error, kind.Settings)}") from None
-
-
-def of_old_config(data: dict[str, Any]) -> dict[str, Any]:
-    """What a config.json says, with the meaning that it had when it was written (see `Settings.of_old_config`)."""
-    objectives = data.get("objectives")
-    if not isinstance(objectives, dict):
-        return data
-    old = {
-        name: OBJECTIVES[name].Settings.of_old_config(settings)
-        if name in OBJECTIVES and isinstance(settings, dict)
-        else settings
-        for name, settings in objectives.items()
-    }
-    return {**data, "objectives": old}
 
 
 def parse_config(data: Any, *, of_a_run: bool = False) -> RunConfig:

@@ -13,20 +13,20 @@ from workbench.util.messages import Notice
 def open_runs(given: str | Path | Run | Sequence[str | Path | Run]) -> list[Run]:
     """The runs that are given, one or several: as runs, run folders, or folders of runs.
 
-    A `Notice` is warned of for each path that `run_folders` passes over.
+    A `Notice` is warned of for each path that is passed over.
 
     Raises:
         ValueError: as `load_run`.
     """
     several = [given] if isinstance(given, str | Path | Run) else given
-    opened = {one.path: one for one in several if isinstance(one, Run)}
-    folders, passed_over = run_folders([one.path if isinstance(one, Run) else one for one in several])
+    opened = {run.path: run for run in several if isinstance(run, Run)}
+    folders, passed_over = _run_folders([run.path if isinstance(run, Run) else run for run in several])
     for line in passed_over:
         warnings.warn(line, Notice, stacklevel=3)
     return [opened.get(folder) or load_run(folder) for folder in folders]
 
 
-def run_folders(paths: Sequence[str | Path]) -> tuple[list[Path], list[str]]:
+def _run_folders(paths: Sequence[str | Path]) -> tuple[list[Path], list[str]]:
     """The run folders that paths mean, in order, and a line for each path that is passed over.
 
     A folder that is not a run stands for the runs directly in it; those that cannot be opened are passed over. Other

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench import tasks
 from workbench.models import MODELS, Decoder, OwnModel, OwnModelConfig
-from workbench.runs.config import FORMAT, LARGEST_NUMBER, RunConfig, of_old_config, parse_config
+from workbench.runs.config import FORMAT, RunConfig, parse_config
+from workbench.runs.fit_to_task import LARGEST_NUMBER
 from workbench.runs.weights import (
     CHECKPOINTS,
     MODEL,
@@ -21,22 +21,23 @@ from workbench.runs.weights import (
     STATES,
     WEIGHTS,
     check_shapes,
-    load_own_weights,
-    load_weights,
+    fill_model,
     states,
     step_of,
+    weights_of,
 )
-from workbench.tasks import TASKS, Task
+from workbench.tasks import SEQUENCES, TASKS, Sequences, Task, check_files
 from workbench.util.files import (
     check_contents,
+    load_tensors,
     parse_json,
     read_metadata,
     read_object,
     read_text,
 )
 from workbench.util.memory import most_memory
-from workbench.util.messages import brief, harmless, in_one_line
-from workbench.util.plugins import PluginChanged, changed_since, not_loaded
+from workbench.util.messages import Notice, brief, harmless, in_one_line
+from workbench.util.plugins import changed_since, not_loaded
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
@@ -107,12 +108,15 @@ class Run:
         if isinstance(self.config.model, OwnModelConfig):
             return self._load_own(self.config.model, path)
         model = Decoder(self.config.model).to(self.config.dtype)
-        load_weights(model, path, prefix)
+        fill_model(model, load_tensors(path)[0], path, prefix)
         return model.eval()
 
     def _load_own(self, config: OwnModelConfig, path: Path) -> OwnModel:
         module = MODELS[config.module].fresh(config.settings, generator(0, "own model")).to(self.config.dtype)
-        load_own_weights(module, path)
+        tensors, _ = load_tensors(path)
+        missing, unexpected = module.load_state_dict(tensors, strict=False)
+        if unexpected or set(missing) & set(weights_of(module)):  # a tied tensor is there under its first name alone
+            raise ValueError(f"{path} does not fit its config: {(unexpected or missing)[0]}")
         return OwnModel.of_kind(config.module, config.settings, config.n_ctx, module)
 
     @property
@@ -273,7 +277,7 @@ def load_run(path: str | Path | Run) -> Run:
     check_contents(path)
     run = Run(path, _read_config(path / CONFIG))
     if changed := changed_since(run.config.plugins):
-        warnings.warn(f"{path}: {changed}; its numbers may have changed with it", PluginChanged, stacklevel=2)
+        warnings.warn(f"{path}: {changed}; its numbers may have changed with it", Notice, stacklevel=2)
     if run.finished:
         read_metadata(path / WEIGHTS)
     elif not (path / STATES).is_dir():
@@ -305,25 +309,6 @@ def scan_runs(root: str | Path, open_run: Callable[[Path], Run] | None = None) -
     return runs, problems
 
 
-@in_one_line()
-def stack_of(path: Path) -> tuple[int, ...]:
-    """The seeds of the stack that an unfinished run is trained in, its own included; empty if it is trained alone.
-
-    Raises:
-        ValueError: if the file that says so is damaged.
-    """
-    file = path / STATES / STACK
-    if not file.exists():
-        return ()
-    try:
-        seeds = read_object(file, LONGEST_CONFIG)["seeds"]
-        if not (all(type(seed) is int for seed in seeds) and len(set(seeds)) == len(seeds)):
-            raise TypeError
-    except (KeyError, TypeError):
-        raise ValueError(f"{file} is corrupted: it does not list seeds") from None
-    return tuple(seeds)
-
-
 def _read_config(path: Path) -> RunConfig:
     data = read_object(path, LONGEST_CONFIG)
     if data.get("format") != FORMAT:
@@ -335,8 +320,10 @@ def _read_config(path: Path) -> RunConfig:
         raise ValueError(f"{path} is of format {data.get('format')!r}; this version reads format {FORMAT}")
     try:
         if isinstance(data.get("task"), dict):
-            data["task"] = tasks.in_folder(data["task"], path.parent)
-            tasks.check_files(data["task"], path.parent)
-        return parse_config(of_old_config(data), of_a_run=True)
+            task = data["task"]
+            if (task.get("name"), task.get("path")) == (Sequences.name, SEQUENCES):  # they lie in the run's own folder
+                data["task"] = {**task, "path": str(path.parent / SEQUENCES)}
+            check_files(data["task"], path.parent)
+        return parse_config(data, of_a_run=True)
     except ValueError as error:
         raise ValueError(f"{path}: {error}{not_loaded(data.get('plugins'))}") from None

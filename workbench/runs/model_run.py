@@ -69,11 +69,11 @@ def open_model(source: str, text: str | None = None) -> ModelRun:
     model = load_model(source, progress=False)
     held = hold(model, TypedText.of(model, text), source)
     config = held.config.model_copy(update={"preset": "a model of Hugging Face"})
-    layers = tuple({"variant": layer.name, "gamma": layer.gamma} for layer in attention_of(model))
+    layers = tuple({"variant": layer.name, "gamma": layer.gamma} for layer in _attention_of(model))
     object.__setattr__(config.model, "attention", layers)  # for people: what is saved of such a config has none
     return ModelRun(held.path, config, held.held, held.on, source, text)
 
 
-def attention_of(model: Pretrained) -> tuple[Attention, ...]:
+def _attention_of(model: Pretrained) -> tuple[Attention, ...]:
     """The variants that the layers of a model have; `standard` where it is the model's own."""
     return tuple(StandardAttention() if isinstance(layer, SeenPattern) else layer for layer in model.attention)

@@ -16,7 +16,7 @@ from workbench.runs.config import RunConfig, parse_config
 from workbench.runs.folder import CONFIG, STACK, Run, load_run
 from workbench.runs.weights import STATES, WEIGHTS, save_weights
 from workbench.tasks import Task
-from workbench.util.files import check_can_make, check_free, new_folder, write_atomically
+from workbench.util.files import check_free, new_folder, write_atomically
 
 
 def create(path: str | Path, config: RunConfig, stack: Sequence[int] = ()) -> Path:
@@ -70,13 +70,6 @@ def save_run(path: str | Path, model: Decoder, task: Task, *, preset: str | None
         write_atomically(folder / CONFIG, config.model_dump_json(indent=1).encode())
         save_weights(model, folder / WEIGHTS, 0, config)
     return load_run(path)
-
-
-def check_no_run(folder: Path) -> None:
-    """Raise ValueError if runs cannot be made in a folder, because it is a run itself or not a folder."""
-    if (folder / CONFIG).is_file():
-        raise ValueError(f"{folder} is a run itself; give another --out")
-    check_can_make(folder / "run")
 
 
 def check_place(path: Path) -> None:

@@ -17,7 +17,6 @@ from workbench.runs.folder import CONFIG, Run, load_run
 from workbench.runs.new_run import check_place
 from workbench.runs.weights import DTYPES, WEIGHTS, save_weights, weights_of
 from workbench.tasks import SEQUENCES, Sequences, Task, check_files, own_sequences
-from workbench.tasks.known_text import KnownText
 from workbench.util.files import new_folder, write_atomically
 from workbench.util.lookup import lookup
 
@@ -66,7 +65,8 @@ def save_model(
         path: the run folder to make.
         module: the module, with its weights.
         kind: its kind.
-        on: what it is inspected on: a task whose vocabulary is the model's; or token sequences (see `task_of`).
+        on: what it is inspected on: a task whose vocabulary is the model's; or token
+            sequences `[n, pos]` (see `tasks.own_sequences`).
         settings: what the kind builds it from.
         n_ctx: the longest sequence that the model takes; by default the longest that it is inspected on.
 
@@ -78,16 +78,12 @@ def save_model(
     check_place(path)
     parts = lookup(MODELS, kind, "kind of model").parts
     _check_dtypes(module)
-    task = task_of(on, len(part(module, parts.embed, "embed").weight))  # type: ignore[arg-type]
+    d_vocab = len(part(module, parts.embed, "embed").weight)  # type: ignore[arg-type]
+    task = on if isinstance(on, Task) else own_sequences(on, d_vocab)
     model = OwnModel.of_kind(kind, dict(settings or {}), n_ctx or task.n_ctx, module)
     _check_builds(module, model)
     _write(path, model, task)
     return load_run(path)
-
-
-def task_of(on: Task | Tensor | Sequence[Tensor], d_vocab: int, known: KnownText | None = None) -> Task:
-    """What a model is inspected on, as a task: a task as it is; sequences `[n, pos]` by `tasks.own_sequences`."""
-    return on if isinstance(on, Task) else own_sequences(on, d_vocab, known=known)
 
 
 def _write(path: Path, model: OwnModel, task: Task) -> None:

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from workbench.models import MODELS, Decoder, DecoderConfig, OwnModelConfig
 from workbench.runs.config import RunConfig, parse_config
-from workbench.util.files import load_tensors, parse_json, read_metadata, read_shapes, save_tensors
+from workbench.util.files import parse_json, read_metadata, read_shapes, save_tensors
 from workbench.util.messages import brief
 from workbench.util.seeds import generator
 from workbench.util.settings import flat_config
@@ -47,12 +47,6 @@ def weights_of(model: torch.nn.Module, prefix: str = "") -> dict[str, torch.Tens
         if first_names.setdefault(tensor.data_ptr(), name) == name:
             tensors[prefix + name] = tensor.detach().cpu().contiguous()
     return tensors
-
-
-def load_weights(model: Decoder, path: Path, prefix: str = "") -> None:
-    """Load a file's weights into a model; call `check_shapes` before. Raises ValueError if the file is damaged."""
-    tensors, _ = load_tensors(path)
-    fill_model(model, tensors, path, prefix)
 
 
 def check_shapes(config: RunConfig, path: Path, prefix: str = "") -> None:
@@ -140,14 +134,6 @@ def _own_shapes(config: RunConfig, model: OwnModelConfig) -> dict[str, tuple[str
     """The type and shape of each tensor of a module of one's own that a file holds: each under its first name."""
     module = MODELS[model.module].fresh(model.settings, generator(0, "own model")).to(config.dtype)
     return {name: (DTYPES[tensor.dtype], tuple(tensor.shape)) for name, tensor in weights_of(module).items()}
-
-
-def load_own_weights(module: torch.nn.Module, path: Path) -> None:
-    """Load a file's weights into a module of one's own; call `check_shapes` before."""
-    tensors, _ = load_tensors(path)
-    missing, unexpected = module.load_state_dict(tensors, strict=False)
-    if unexpected or set(missing) & set(weights_of(module)):  # a tied tensor is there under its first name alone
-        raise ValueError(f"{path} does not fit its config: {(unexpected or missing)[0]}")
 
 
 def _under(prefix: str, tensors: Mapping[str, T], config: DecoderConfig) -> dict[str, T]:

@@ -14,13 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from workbench.runs import CHECKPOINTS, Run, load_run
-from workbench.sharing.contents import MAX_FILES, README, accept, allowed, names_in, refuse_tasks_with_files, refusing
+from workbench.runs import CHECKPOINTS, CONFIG, LONGEST_CONFIG, METRICS, WEIGHTS, Run, load_run
+from workbench.sharing.contents import MAX_FILES, README, REQUIRED, accept, allowed, refusing
 from workbench.sharing.hugging_face import export_hugging_face, is_hugging_face
 from workbench.sharing.model_card import card
-from workbench.sharing.verify import verify
-from workbench.util.files import check_free, new_file, new_folder
+from workbench.tasks import files_of
+from workbench.util.files import check_free, new_file, new_folder, read_metadata, read_object
 
+MAX_ROWS, MAX_CELLS = 1_000_000, 20_000_000
 _CHUNK = 2**20
 _OLDEST = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can hold
 _END = struct.Struct("<4s4H2LH")  # the record at the end of a zip
@@ -50,11 +51,11 @@ def export(run: Run | str | Path, out: str | Path, *, hugging_face: bool = False
     if not run.finished:
         done = f"step {run.step()} of {run.config.steps}"
         raise ValueError(f"{run.path} is not finished ({done}); `workbench resume {run.path}` first, then export it")
-    refuse_tasks_with_files(run.config.task, run.path)
-    names = names_in(run.path)
+    _refuse_tasks_with_files(run.config.task, run.path)
+    names = _names_in(run.path)
     with refusing(run.path, run.path):
         accept((name, (run.path / name).stat().st_size) for name in names)
-        verify(run.path)
+        _verify(run.path)
         readme = card(run, repo_id).encode()
     if out.suffix.lower() == ".zip":
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +114,7 @@ def receive(source: Path, out: Path, name: object) -> Run:
         with new_folder(out) as folder, refusing(name, folder):
             for file in files:
                 _copy(file, folder / file.name)
-            verify(folder)
+            _verify(folder)
     return load_run(out)
 
 
@@ -203,3 +204,56 @@ def _check_end(path: Path) -> None:
     _, _, _, _, count, length, _, comment = _END.unpack(end)
     if comment or before.startswith(b"PK\6\7") or count > MAX_FILES or length > MAX_FILES * _DIRECTORY_ENTRY:
         raise ValueError(f"it is a zip with a comment, of more than 4 GB, or of more than {MAX_FILES:,} files")
+
+
+def _names_in(folder: Path) -> list[str]:
+    """The names of the files of a run folder that are shared, sorted; without the model card, which is made anew."""
+    checkpoints = (f"{CHECKPOINTS}/{path.name}" for path in (folder / CHECKPOINTS).glob("*"))
+    return sorted(name for name in (*REQUIRED, *checkpoints) if allowed(name) and (folder / name).is_file())
+
+
+def _refuse_tasks_with_files(task: object, source: object) -> None:
+    """Raise ValueError if a task reads files: they are not shared, and a stranger must not choose what is read here.
+
+    Args:
+        task: its name and settings as plain data, since making it would already open the files.
+        source: what the run is called.
+    """
+    if isinstance(task, dict) and files_of(task):
+        raise ValueError(f"{source} learned from files of one machine, which do not travel: such a run is not shared")
+
+
+def _verify(folder: Path) -> Run:
+    """Open a run from a stranger and read all of it.
+
+    Nothing is unpickled, imported or executed; names in the config are looked up in the workbench's own tables.
+
+    Raises:
+        ValueError: if it is not a whole run; a library may raise any other error (see `refusing`).
+    """
+    _refuse_tasks_with_files(read_object(folder / CONFIG, LONGEST_CONFIG).get("task"), "it")
+    run = load_run(folder)
+    run.model()
+    _check_step(folder / WEIGHTS, run.step())
+    for step in run.checkpoints():
+        run.model(step)
+        _check_step(folder / CHECKPOINTS / f"step-{step}.safetensors", step)
+    _check_metrics(run)
+    return run
+
+
+def _check_step(path: Path, step: int) -> None:
+    saved_at = read_metadata(path).get("step")
+    if saved_at != str(step):
+        raise ValueError(f"{path.name} says that it was saved at step {saved_at!r}")
+
+
+def _check_metrics(run: Run) -> None:
+    """Raise ValueError if the log has too many lines, or would become a table of too many cells."""
+    if (run.path / METRICS).read_bytes().count(b"\n") > MAX_ROWS:
+        raise ValueError(f"{METRICS} has more than {MAX_ROWS:,} lines")
+    columns = set[str]()
+    for number, row in enumerate(run.log(), 1):
+        columns.update(row)
+        if len(columns) * number > MAX_CELLS:
+            raise ValueError(f"{METRICS} is a table of more than {MAX_CELLS:,} cells")

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from workbench.runs import CHECKPOINTS, CONFIG, METRICS, WEIGHTS
-from workbench.tasks import files_of
 from workbench.util.messages import brief
 
 README = "README.md"
@@ -57,23 +56,6 @@ def accept(files: Iterable[tuple[str, int]]) -> None:
     missing = [name for name in REQUIRED if name not in seen]
     if missing:
         raise ValueError(f"it has no {missing[0]} at its top; `workbench export RUN OUT` makes what can be imported")
-
-
-def names_in(folder: Path) -> list[str]:
-    """The names of the files of a run folder that are shared, sorted; without the model card, which is made anew."""
-    checkpoints = (f"{CHECKPOINTS}/{path.name}" for path in (folder / CHECKPOINTS).glob("*"))
-    return sorted(name for name in (*REQUIRED, *checkpoints) if allowed(name) and (folder / name).is_file())
-
-
-def refuse_tasks_with_files(task: object, source: object) -> None:
-    """Raise ValueError if a task reads files: they are not shared, and a stranger must not choose what is read here.
-
-    Args:
-        task: its name and settings as plain data, since making it would already open the files.
-        source: what the run is called.
-    """
-    if isinstance(task, dict) and files_of(task):
-        raise ValueError(f"{source} learned from files of one machine, which do not travel: such a run is not shared")
 
 
 @contextmanager

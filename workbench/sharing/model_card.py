@@ -85,11 +85,11 @@ def _title(run: Run) -> Iterable[str]:
     task = run.task()
     with torch.device("meta"):  # counts the parameters without making them
         n_parameters = sum(p.numel() for p in Decoder(run.config.model).parameters())
-    learned = f"A decoder of {n_parameters:,} parameters that learned `{task.name}`: {escape(task.summary)}."
-    return [f"# {escape(run.name).strip() or 'A run'}", "", f"{learned} {_accuracy(run)}", ""]
+    learned = f"A decoder of {n_parameters:,} parameters that learned `{task.name}`: {_escape(task.summary)}."
+    return [f"# {_escape(run.name).strip() or 'A run'}", "", f"{learned} {_accuracy(run)}", ""]
 
 
-def escape(text: object) -> str:
+def _escape(text: object) -> str:
     """The beginning of a text, as Markdown (paragraph, heading, table) and HTML show it as it is."""
     text = str(text)
     return in_markdown(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
@@ -97,10 +97,10 @@ def escape(text: object) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{escape(key)} {_value(inner)}" for key, inner in value.items())
+        return ", ".join(f"{_escape(key)} {_value(inner)}" for key, inner in value.items())
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    return escape(value if isinstance(value, str) else json.dumps(value))
+    return _escape(value if isinstance(value, str) else json.dumps(value))
 
 
 def _record(run: Run) -> Iterable[tuple[str, Any]]:
@@ -115,7 +115,7 @@ def _record(run: Run) -> Iterable[tuple[str, Any]]:
 
 
 def _section(title: str, rows: Mapping[str, Any]) -> Iterable[str]:
-    table = [f"| {escape(name)} | {_value(value)} |" for name, value in rows.items() if value is not None]
+    table = [f"| {_escape(name)} | {_value(value)} |" for name, value in rows.items() if value is not None]
     return [f"## {title}", "", "| | |", "| --- | --- |", *table, ""]
 
 

@@ -17,7 +17,7 @@ from workbench.inspection.learning_curves import single, units_of
 from workbench.inspection.over_training import checkpoints
 from workbench.measurement import Measurement
 from workbench.runs import Run
-from workbench.runs.config import check_condition
+from workbench.runs.conditions import check_condition
 from workbench.studies.contrasts import OVER_TRAINING
 from workbench.tasks import Task
 

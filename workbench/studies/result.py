@@ -20,9 +20,8 @@ from workbench.studies.differs import Differs, differences
 from workbench.studies.drawing import Drawing
 from workbench.studies.stored import DIGITS, LONGEST, pack, unpack_each
 from workbench.studies.study import Figure, Groups, Published, Scale, Source, Study
-from workbench.training.environment import commit
 from workbench.training.sweeps.plan import Planned
-from workbench.util.distribution import version
+from workbench.util.distribution import commit, version
 from workbench.util.files import parse_json, read_text
 from workbench.util.lookup import check_name, lookup
 from workbench.util.messages import brief, first_problem

@@ -33,9 +33,10 @@ def relative_step_times(configs: Mapping[str, RunConfig], beside: str) -> dict[s
 
 def _step(config: RunConfig) -> Callable[[], object]:
     processes = Processes.started(config.device)
-    step = Step(config, make_learner(config, processes.device), processes)
+    task = config.make_task()
+    step = Step(config, make_learner(config, task, processes.device), processes)
     wait = torch.cuda.synchronize if processes.device.type == "cuda" else lambda: None
-    batches = next(iter(training_batches(config.make_task(), config.model_copy(update={"workers": 0}))))
+    batches = next(iter(training_batches(task, config.model_copy(update={"workers": 0}))))
 
     def to_the_end() -> None:
         step(batches, config.learning_rate)

@@ -73,6 +73,13 @@ def make(name: str, /, **settings: Any) -> Task:
         raise ValueError(f"task {name}: {first_problem(error, kind)}") from None
 
 
+def from_settings(settings: Mapping[str, Any]) -> Task:
+    """A task from `{"name": ..., setting: value, ...}`. Raises ValueError as `make`, or if there is no name."""
+    if "name" not in settings:
+        raise ValueError(f"task needs a name; there is: {', '.join(TASKS)}")
+    return make(settings["name"], **{key: value for key, value in settings.items() if key != "name"})
+
+
 def files_of(task: Mapping[str, Any]) -> list[str]:
     """The files of this machine that a task reads, without texts that come along; empty for a task that there is not.
 
@@ -84,14 +91,6 @@ def files_of(task: Mapping[str, Any]) -> list[str]:
     paths = [path for value in values for path in (value if isinstance(value, list | tuple) else [value])]
     shipped = {*SHIPPED, *map(str, SHIPPED.values())}
     return [path for path in paths if path and str(path) not in shipped]
-
-
-def in_folder(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A task's settings, with the path of sequences that lie in a run's own folder made whole."""
-    path = task.get("path")
-    if task.get("name") == Sequences.name and path == SEQUENCES:
-        return {**task, "path": str(folder / path)}
-    return dict(task)
 
 
 def check_files(task: Mapping[str, Any], run: Path) -> None:
@@ -119,7 +118,6 @@ def check_files(task: Mapping[str, Any], run: Path) -> None:
 
 __all__ = [
     "COUNTED",
-    "OF_OWN_MODELS",
     "SEQUENCES",
     "TASKS",
     "TEXTS",
@@ -135,7 +133,7 @@ __all__ = [
     "counted",
     "distinct",
     "files_of",
-    "in_folder",
+    "from_settings",
     "make",
     "once_each",
     "own_sequences",

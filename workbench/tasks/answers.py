@@ -80,7 +80,7 @@ class Answers:
 
     def edit_distance(self, read: Int[Tensor, "batch answer"]) -> Float[Tensor, " batch"]:
         """How many tokens of each answer that was read must be inserted, deleted or replaced to make it right."""
-        return edit_distance(read, self.tokens, self.lengths)
+        return _edit_distance(read, self.tokens, self.lengths)
 
 
 def after_mark(written: Int[Tensor, "batch new"], mark: int, which: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
@@ -96,7 +96,7 @@ def after_mark(written: Int[Tensor, "batch new"], mark: int, which: Int[Tensor, 
     return torch.where(which == 0, 0, (before + 1).clamp(max=written.shape[1]))
 
 
-def edit_distance(
+def _edit_distance(
     first: Int[Tensor, "batch a"], second: Int[Tensor, "batch b"], lengths: Int[Tensor, " batch"]
 ) -> Float[Tensor, " batch"]:
     """Levenshtein distance between the first `lengths` tokens of each pair: insertions, deletions, replacements.

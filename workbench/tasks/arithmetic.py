@@ -13,19 +13,8 @@ from torch import Tensor
 
 from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Truth
-from workbench.tasks.expressions import (
-    OPERATORS,
-    Brackets,
-    Node,
-    grow,
-    is_prime,
-    leftmost,
-    read,
-    steps,
-    tokenise,
-    write,
-)
+from workbench.tasks.batch import Batch, Tokens, Truth
+from workbench.tasks.expressions import OPERATORS, Brackets, Node, grow, read, tokenise
 from workbench.tasks.pairs import with_other_value
 from workbench.tasks.split import in_question
 from workbench.tasks.vocabulary import Vocabulary
@@ -74,7 +63,7 @@ class Arithmetic(Task):
 
     @model_validator(mode="after")
     def _settings_fit(self) -> Arithmetic:
-        if not is_prime(self.p):
+        if not all(self.p % d for d in range(2, int(self.p**0.5) + 1)):
             raise ValueError(f"arithmetic divides by every number but 0, so p must be a prime, not {self.p}")
         if self.fewest > self.operators:
             raise ValueError(f"arithmetic needs min_operators <= operators, not {self.fewest} > {self.operators}")
@@ -124,8 +113,8 @@ class Arithmetic(Task):
         for count, answer, kind, chance in zip(counts, answers, kinds, chances, strict=True):
             root, history = grow(answer, [OPERATORS[k] for k in kind[:count]], chance[:count], self.p)
             if self.thought == "leftmost":
-                root = read(write(root, self.brackets), self.p)
-            rows.append(self._row(root, history[::-1] if self.thought == "history" else leftmost(root)))
+                root = read(root.written(self.brackets), self.p)
+            rows.append(self._row(root, history[::-1] if self.thought == "history" else root.leftmost()))
         return self._batch(rows)
 
     @property
@@ -135,26 +124,26 @@ class Arithmetic(Task):
             "operator": "one operator is replaced by another, where the brackets stay as they are needed",
         }
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         low, high = (0, self.p) if kind == "number" else (self.p, self.p + len(OPERATORS))
-        asked = in_question(tokens, self.question_length(tokens))
-        return with_other_value(tokens, asked & (tokens >= low) & (tokens < high), low, high, generator)
+        question = in_question(tokens, self.question_length(tokens))
+        return with_other_value(tokens, question & (tokens >= low) & (tokens < high), low, high, generator)
 
     def answered(self, tokens: Int[Tensor, " pos"]) -> Batch:
         words = self.words(tokens[: int(self.question_length(tokens[None])) - 1])
-        if write(read(words, self.p), self.brackets) != words:
+        if read(words, self.p).written(self.brackets) != words:
             raise ValueError(f"{' '.join(words)!r} has other brackets than this task writes")
         return super().answered(tokens)
 
     def _row(self, root: Node, order: list[Node]) -> list[str]:
-        question = [*write(root, self.brackets), "="]
+        row = [*root.written(self.brackets), "="]
         if self.mode == "chain_of_thought":
-            written = [["=", *step] for step in steps(root, order, self.brackets)]
-            return question + [token for step in written for token in step][1:]
+            # The expression after each of its operations is replaced by its value, in this order.
+            for n_done in range(1, len(order) + 1):
+                row += [*root.written(self.brackets, frozenset(map(id, order[:n_done]))), "="]
+            return row[:-1]
         pauses = ["</pause_start>", *["<pause>"] * self.n_pause, "</pause_end>"] if self.mode == "pause" else []
-        return [*question, *pauses, str(root.value)]
+        return [*row, *pauses, str(root.value)]
 
     def _batch(self, rows: list[list[str]]) -> Batch:
         ends = torch.tensor([len(row) for row in rows])
@@ -183,7 +172,7 @@ class Arithmetic(Task):
         """
         if self.mode != "chain_of_thought":
             return super().answer_start(questions, written)
-        operators = torch.tensor([self.vocabulary.id(one) for one in OPERATORS], device=written.device)
+        operators = torch.tensor([self.vocabulary.id(operator) for operator in OPERATORS], device=written.device)
         steps = torch.stack([torch.isin(question, operators).sum() for question in questions])
         return after_mark(written, self.vocabulary.id("="), steps - 1)
 
@@ -238,7 +227,7 @@ class Arithmetic(Task):
         count = sum(node.operator is not None for node in _postorder(root))
         if not 1 <= count <= self.operators:
             raise ValueError(f"type an expression with 1 to {self.operators} operators, not {count}")
-        row = self._row(root, leftmost(root))
+        row = self._row(root, root.leftmost())
         if self.brackets == "needed":
             row = [*tokens, *row[row.index("=") :]]
         if len(row) > self.n_ctx:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.pairs import with_other_value
 from workbench.tasks.vocabulary import Vocabulary
 
@@ -118,9 +118,7 @@ class AssociativeRecall(Task):
     def pair_kinds(self) -> dict[str, str]:
         return {"value": "the value of one key is replaced by another"}
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         position = torch.arange(tokens.shape[1])
         values = ((position < 2 * self.pairs) & (position % 2 == 1)).expand_as(tokens)
         return with_other_value(tokens, values, self.first_value, self.d_vocab, generator)

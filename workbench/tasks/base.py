@@ -9,16 +9,17 @@ from inspect import signature
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.tasks.accuracy import Unit, correct, whole
-from workbench.tasks.batch import Batch, Truth, before_padding
+from workbench.tasks.batch import Batch, Tokens, Truth, before_padding
 from workbench.tasks.fast_tokenizer import word_tokenizer
 from workbench.tasks.known_text import KnownText, Origin
 from workbench.tasks.pairs import Pairs, make_pairs
-from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, is_test
+from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, fingerprints
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util import seeds
 from workbench.util.lookup import lookup
@@ -244,7 +245,8 @@ class Task(Checked, ABC):
 
     def is_test(self, tokens: Int[Tensor, "batch pos"]) -> Bool[Tensor, " batch"]:
         """Whether each sequence belongs to the test set; this depends on its question alone, not on its answer."""
-        return is_test(tokens, self.question_length(tokens))
+        of_question = fingerprints(tokens, self.question_length(tokens))
+        return torch.from_numpy(of_question % np.uint64(TEST_ONE_IN) == 0)
 
     @abstractmethod
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
@@ -303,9 +305,7 @@ class Task(Checked, ABC):
         """
         return make_pairs(self, n, generator, kind, relevant, later, condition)
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         """Sequences with one thing changed in their question, at random; the answers behind it stay as they were.
 
         A change need not be possible: one after which `answered` raises ValueError is not used.

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
+Tokens = Int[Tensor, "batch pos"]
+
 
 @dataclass(frozen=True)
 class Batch:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.boxes_world import OBJECTS
 from workbench.tasks.pairs import with_other_value
 from workbench.tasks.vocabulary import Vocabulary
@@ -175,9 +175,7 @@ class BoxMoves(Task):
             "move": "a box that a move names is replaced by another, where that can be done",
         }
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         position = torch.arange(tokens.shape[1])
         if kind == "object":
             where = (position < self._begin) & (position % HOLDS == OBJECT)

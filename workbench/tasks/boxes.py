@@ -14,10 +14,10 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Truth
-from workbench.tasks.boxes_pairs import PAIR_KINDS, changed_story
-from workbench.tasks.boxes_story import Story, Style, answer, read
+from workbench.tasks.batch import Batch, Tokens, Truth
+from workbench.tasks.boxes_story import Story, Style, read
 from workbench.tasks.boxes_world import OBJECTS, WORDS, World
+from workbench.tasks.pairs import choose, other_value, with_other_value
 from workbench.tasks.vocabulary import Vocabulary
 
 
@@ -155,12 +155,32 @@ class Boxes(Task):
 
     @property
     def pair_kinds(self) -> dict[str, str]:
-        return PAIR_KINDS
+        return {
+            "operation": "one box that an operation names is replaced by another, where that can be done",
+            "item": "an item is replaced, wherever the text names it, by one that it does not name",
+        }
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
-        return changed_story(self, tokens, kind, generator)
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
+        """See `Task.changed_question`. The box that is asked about stays.
+
+        Items stay in alphabetical order within a phrase, as the task writes them: a text that would not is not changed.
+        """
+        first_box, first_item = len(WORDS), len(WORDS) + self.boxes
+        text_ends = self.question_length(tokens) - self._naming
+        in_text = torch.arange(tokens.shape[1]) < text_ends[:, None]
+        if kind == "operation":
+            behind_first_sentence = (tokens == self.vocabulary.id(".")).cumsum(-1) > 0
+            named = in_text & behind_first_sentence & (tokens >= first_box) & (tokens < first_item)
+            return with_other_value(tokens, named, first_box, first_item, generator)
+        end = first_item + self.n_objects
+        items = in_text & (tokens >= first_item) & (tokens < end)
+        old = tokens.gather(1, choose(items, generator))
+        new = other_value(old, first_item, end, generator)
+        changed = torch.where(items & (tokens == old), new, tokens)
+        next_item = changed.roll(-3, dims=1)  # in “x and the y”
+        follows = items & (tokens.roll(-1, dims=1) == self.vocabulary.id("and"))
+        allowed = ~((items & (tokens == new)).any(-1) | (follows & (changed > next_item)).any(-1))
+        return torch.where(allowed[:, None] & items.any(-1, keepdim=True), changed, tokens)
 
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The length of the text up to the first sentence that begins with a box; with `ask="one"`, also that box."""
@@ -216,8 +236,7 @@ class Boxes(Task):
                 clauses[i, begin : end + 1] = clause
                 depths[i, end] = story.depth[clause]
                 begin = end + 1
-            edges += [(i, *edge) for edge in _clause_edges(story, last)]
-            edges += [(i, *edge) for edge in _answer_edges(story, last, words, question_ends[i])]
+            edges += [(i, *edge) for edge in story.edges(last, words, question_ends[i])]
             stories.append(story)
         return Truth(
             torch.tensor(edges, dtype=torch.long).reshape(-1, 4),
@@ -264,32 +283,3 @@ class Boxes(Task):
 def _split(text: str) -> list[str]:
     """The words and punctuation marks of a text."""
     return text.replace(",", " , ").replace(".", " . ").split()
-
-
-def _clause_edges(story: Story, last: list[int]) -> list[tuple[int, int, int]]:
-    """(hop, query, key) from each clause to those h steps before it."""
-    edges = []
-    for clause in range(len(last)):
-        reached, hop = set(story.depends[clause]), 1
-        while reached:
-            edges += [(hop, last[clause], last[key]) for key in sorted(reached)]
-            reached = {before for key in reached for before in story.depends[key]}
-            hop += 1
-    return edges
-
-
-def _answer_edges(story: Story, last: list[int], words: list[str], question_end: int) -> list[tuple[int, int, int]]:
-    """Edges (1, query, key): the answer's words about a box read the clause that last set this box."""
-    edges, box = [], None
-    for at in range(question_end, len(words)):
-        if words[at - 1] == "Box":
-            box = words[at]
-        if words[at] in ",.":
-            box = None
-        change = story.last_change(box) if box is not None else None
-        if change is not None:
-            edges.append((1, at, last[change]))
-    return edges
-
-
-__all__ = ["OBJECTS", "Boxes", "answer"]

@@ -48,10 +48,6 @@ class Story:
     def named(self) -> list[str]:
         return sorted(self._boxes)
 
-    def last_change(self, box: str) -> int | None:
-        """The clause that last changed the contents of a box, also by emptying it; None if none did."""
-        return self._changed.get(box)
-
     def answer(self, box: str) -> str:
         """The contents of one box in words: `contains the x and the y`, or `is empty`."""
         items = sorted(self._boxes.get(box, ()))
@@ -133,6 +129,32 @@ class Story:
         """Attention layers that a standard transformer needs: ⌈log₂(depth + 1)⌉ (Theorem 1 of the ChaCAL paper)."""
         return math.ceil(math.log2(max(self.depth, default=0) + 1))
 
+    def edges(self, last: list[int], words: list[str], question_end: int) -> list[tuple[int, int, int]]:
+        """(hop, query, key): from each clause to those h steps before it, then from the answer's words about a box to
+        the clause that last set this box.
+
+        Args:
+            last: the position of each clause's last token.
+            words: the text with its answer.
+            question_end: where the answer begins.
+        """
+        edges = []
+        for clause, needed in enumerate(self.depends):
+            reached, hop = set(needed), 1
+            while reached:
+                edges += [(hop, last[clause], last[key]) for key in sorted(reached)]
+                reached = {before for key in reached for before in self.depends[key]}
+                hop += 1
+        box = None
+        for at in range(question_end, len(words)):
+            if words[at - 1] == "Box":
+                box = words[at]
+            if words[at] in ",.":
+                box = None
+            if box is not None and box in self._changed:
+                edges.append((1, at, last[self._changed[box]]))
+        return edges
+
 
 def read(text: str) -> Story:
     """Read a whole text: the initial contents in one sentence, then one operation a sentence.
@@ -150,20 +172,6 @@ def read(text: str) -> Story:
     if not story.contents:
         raise ValueError(f"the text has no clause; there is: {_EXPECTED}")
     return story
-
-
-def answer(text: str, style: Style = "default") -> str:
-    """The final contents of all boxes of a text, in the words of the paper's expected answers.
-
-    Boxes and items are alphabetical, with a full stop at the end. `default` lists every box that the text names,
-    `advanced` only those that hold something (a full stop alone if none does).
-
-    Raises:
-        ValueError: if the style is unknown, or a sentence is not understood or cannot be done.
-    """
-    if style not in ("default", "advanced"):
-        raise ValueError(f"unknown style {style!r}; there is: default, advanced")
-    return read(text).answers(style)
 
 
 def _phrase(items: list[str]) -> str:

@@ -17,8 +17,8 @@ from workbench.tasks.split import in_question
 
 def distinct(task: Task, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
     """For each example, the number of the first example with the same question: its own number if it is the first."""
-    asked = in_question(tokens, task.question_length(tokens))
-    same = torch.where(asked, tokens, -1).unique(dim=0, return_inverse=True)[1]
+    question = in_question(tokens, task.question_length(tokens))
+    same = torch.where(question, tokens, -1).unique(dim=0, return_inverse=True)[1]
     number = torch.arange(len(tokens))
     return torch.full_like(number, len(tokens)).scatter_reduce_(0, same, number, "amin")[same]
 

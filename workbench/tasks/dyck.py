@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.pairs import choose, other_value
 from workbench.tasks.vocabulary import Vocabulary
 
@@ -115,9 +115,7 @@ class Dyck(Task):
     def pair_kinds(self) -> dict[str, str]:
         return {"kind": "one bracket becomes one of another kind, and so does the one that closes it"}
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         at = choose(tokens < self.kinds, generator)
         new = other_value(tokens.gather(1, at), 0, self.kinds, generator)
         # The bracket that closes it comes where it has been open and is not any more

@@ -56,14 +56,22 @@ class Recipe:
             raise ValueError(f"n must be at least 1, not {self.n}")
         self.task.check_condition(self.condition)
 
-    def shards(self) -> int:
-        return -(-self.n // SHARD)
-
     def shard(self, index: int) -> Batch:
         """The sequences from index · SHARD on; they depend on the recipe and the index alone."""
         size = min(SHARD, self.n - index * SHARD)
         draws = generator(self.seed, "data", index)
         return self.task.sample(size, draws, split=self.split, head=self.head, **self.condition)
+
+    def batches(self, workers: int = 0) -> Iterator[Batch]:
+        """Batches of up to `SHARD` sequences, in order; only one is in memory at a time.
+
+        Args:
+            workers: processes that draw ahead; the sequences are the same for any number.
+
+        Raises:
+            ValueError: if the recipe cannot be met.
+        """
+        return in_order(self.shard, range(-(-self.n // SHARD)), workers)
 
     def header(self) -> dict[str, Any]:
         """The recipe as plain data, for the header of a file."""
@@ -75,19 +83,6 @@ class Recipe:
             "head": self.head,
             "condition": dict(self.condition),
         }
-
-
-def stream(recipe: Recipe, *, workers: int = 0) -> Iterator[Batch]:
-    """Batches of up to `SHARD` sequences, in order; only one is in memory at a time.
-
-    Args:
-        recipe: what to draw.
-        workers: processes that draw ahead; the sequences are the same for any number.
-
-    Raises:
-        ValueError: if the recipe cannot be met.
-    """
-    return in_order(recipe.shard, range(recipe.shards()), workers)
 
 
 def write(recipe: Recipe, path: str | Path, *, workers: int = 0) -> Generator[int, None, None]:
@@ -119,7 +114,7 @@ def _write_parquet(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
     schema = SCHEMA.with_metadata({"workbench": json.dumps(recipe.header())})
     written = 0
     with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:  # Arrow opens no path but in UTF-8
-        for batch in stream(recipe, workers=workers):
+        for batch in recipe.batches(workers):
             writer.write_table(pa.Table.from_pylist(rows(recipe.task, batch), schema=schema))
             written += len(batch)
             yield written
@@ -129,7 +124,7 @@ def _write_lines(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
     written = 0
     with path.open("w", encoding="utf-8") as file:
         file.write(json.dumps({"workbench": recipe.header()}) + "\n")
-        for batch in stream(recipe, workers=workers):
+        for batch in recipe.batches(workers):
             file.writelines(json.dumps(row) + "\n" for row in rows(recipe.task, batch))
             written += len(batch)
             yield written

@@ -32,12 +32,31 @@ class Node:
         """The largest number of nested operations."""
         return 0 if self.left is None or self.right is None else 1 + max(self.left.height(), self.right.height())
 
+    def written(self, brackets: Brackets, done: frozenset[int] = frozenset()) -> list[str]:
+        """The tokens of the expression.
 
-def is_prime(p: int) -> bool:
-    return p > 1 and all(p % d for d in range(2, int(p**0.5) + 1))
+        Args:
+            brackets: only where needed, or around every operation but the outermost.
+            done: the `id`s of operations that are written as numbers.
+        """
+        if self.left is None or self.right is None or self.operator is None or id(self) in done:
+            return [str(self.value)]
+        sides = []
+        for child, is_right in ((self.left, False), (self.right, True)):
+            tokens = child.written(brackets, done)
+            is_operation = len(tokens) > 1
+            bracketed = is_operation and (brackets == "always" or _needs_brackets(child, self, is_right))
+            sides.append(["(", *tokens, ")"] if bracketed else tokens)
+        return [*sides[0], self.operator, *sides[1]]
+
+    def leftmost(self) -> list[Node]:
+        """The operations in the order of a reader who always computes the leftmost one whose operands are numbers."""
+        if self.left is None or self.right is None:
+            return []
+        return [*self.left.leftmost(), *self.right.leftmost(), self]
 
 
-def apply(operator: str, a: int, b: int, p: int) -> int:
+def _apply(operator: str, a: int, b: int, p: int) -> int:
     """The result of an operation on a and b modulo p; division multiplies by the modular inverse.
 
     Raises:
@@ -50,7 +69,7 @@ def apply(operator: str, a: int, b: int, p: int) -> int:
     return {"+": a + b, "-": a - b, "×": a * b}[operator] % p
 
 
-def split(value: int, operator: str, p: int, u: float, v: float) -> tuple[int, int]:
+def _split(value: int, operator: str, p: int, u: float, v: float) -> tuple[int, int]:
     """Operands a and b of an operation with this value, uniform over all such pairs for uniform u, v in [0, 1)."""
     if operator == "+":
         a = int(u * p)
@@ -85,30 +104,11 @@ def grow(answer: int, operators: list[str], chances: list[list[float]], p: int) 
     numbers, history = [root], []
     for operator, (pick, u, v) in zip(operators, chances, strict=True):
         node = numbers.pop(int(pick * len(numbers)))
-        a, b = split(node.value, operator, p, u, v)
+        a, b = _split(node.value, operator, p, u, v)
         node.operator, node.left, node.right = operator, Node(a), Node(b)
         numbers += [node.left, node.right]
         history.append(node)
     return root, history
-
-
-def write(node: Node, brackets: Brackets, done: frozenset[int] = frozenset()) -> list[str]:
-    """The tokens of an expression.
-
-    Args:
-        node: the expression.
-        brackets: only where needed, or around every operation but the outermost.
-        done: the `id`s of operations that are written as numbers.
-    """
-    if node.left is None or node.right is None or node.operator is None or id(node) in done:
-        return [str(node.value)]
-    sides = []
-    for child, is_right in ((node.left, False), (node.right, True)):
-        tokens = write(child, brackets, done)
-        is_operation = len(tokens) > 1
-        bracketed = is_operation and (brackets == "always" or _needs_brackets(child, node, is_right))
-        sides.append(["(", *tokens, ")"] if bracketed else tokens)
-    return [*sides[0], node.operator, *sides[1]]
 
 
 def _needs_brackets(operation: Node, outer: Node, is_right: bool) -> bool:
@@ -119,23 +119,6 @@ def _needs_brackets(operation: Node, outer: Node, is_right: bool) -> bool:
         return not tight
     # a − (b + c) and a ÷ (b × c) need their brackets, a + (b − c) and a × (b ÷ c) do not.
     return is_right and outer.operator in "-÷"
-
-
-def steps(root: Node, order: list[Node], brackets: Brackets) -> list[list[str]]:
-    """The tokens of the expression after each of its operations is replaced by its value, in this order."""
-    done: frozenset[int] = frozenset()
-    written = []
-    for node in order:
-        done |= {id(node)}
-        written.append(write(root, brackets, done))
-    return written
-
-
-def leftmost(root: Node) -> list[Node]:
-    """The operations in the order of a reader who always computes the leftmost one whose operands are numbers."""
-    if root.left is None or root.right is None:
-        return []
-    return [*leftmost(root.left), *leftmost(root.right), root]
 
 
 def read(tokens: list[str], p: int) -> Node:
@@ -171,7 +154,7 @@ def _chain(tokens: list[str], at: int, p: int, operators: str, part: object) -> 
     while at < len(tokens) and tokens[at] in operators:
         operator = tokens[at]
         right, at = part(tokens, at + 1, p)
-        node = Node(apply(operator, node.value, right.value, p), operator, node, right, right.end)
+        node = Node(_apply(operator, node.value, right.value, p), operator, node, right, right.end)
     return node, at
 
 

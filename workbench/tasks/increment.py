@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import LONGEST
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.lengths import Skew, TaskWithLengths
 from workbench.tasks.pairs import with_other_value
 from workbench.tasks.split import in_question
@@ -94,9 +94,7 @@ class Increment(TaskWithLengths):
     def pair_kinds(self) -> dict[str, str]:
         return {"digit": "one digit of the number is replaced by another"}
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         return with_other_value(tokens, in_question(tokens, self.question_length(tokens)), 0, 10, generator)
 
     def _batch(self, digits: Int[Tensor, "batch digit"], lengths: Int[Tensor, " batch"], head: str) -> Batch:

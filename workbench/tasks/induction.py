@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.pairs import with_other_value
 from workbench.tasks.split import in_question
 from workbench.tasks.vocabulary import Vocabulary
@@ -117,9 +117,7 @@ class Induction(Task):
     def pair_kinds(self) -> dict[str, str]:
         return {"symbol": "one symbol, where it first stands, is replaced by one that is not there"}
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         return with_other_value(tokens, in_question(tokens, self.question_length(tokens) - 1), 0, self.q, generator)
 
     def parse(self, text: str) -> Batch:

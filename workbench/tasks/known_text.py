@@ -47,7 +47,7 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class _Seen:
     """One text that was trained on.
 
     Attributes:
@@ -66,7 +66,7 @@ class Seen:
 class KnownText:
     """The texts that a model was trained on, one after the other."""
 
-    seen: tuple[Seen, ...]
+    seen: tuple[_Seen, ...]
 
     @classmethod
     def of(
@@ -82,44 +82,43 @@ class KnownText:
         rate = 1
         while len(hashes[0]) > MOST * rate:
             rate *= 2
-        kept = [some[some % rate == 0] for some in hashes]
-        one = Seen(WINDOW, rate, kept[0], np.setdiff1d(kept[1], kept[0]))
-        return cls((*(before.seen if before else ()), one))
+        trained_hashes, held_out_hashes = (of_side[of_side % rate == 0] for of_side in hashes)
+        seen = _Seen(WINDOW, rate, trained_hashes, np.setdiff1d(held_out_hashes, trained_hashes))
+        return cls((*(before.seen if before else ()), seen))
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
         """What lies beside a model's weights; None where nothing does."""
         if not (folder / FILE).is_file():
             return None
-        tensors, said = load_tensors(folder / FILE)
-        about = json.loads(said["seen"])
+        tensors, metadata = load_tensors(folder / FILE)
         return cls(
             tuple(
-                Seen(int(window), int(rate), tensors[f"{i}.trained"].numpy(), tensors[f"{i}.held_out"].numpy())
-                for i, (window, rate) in enumerate(about)
+                _Seen(int(window), int(rate), tensors[f"{i}.trained"].numpy(), tensors[f"{i}.held_out"].numpy())
+                for i, (window, rate) in enumerate(json.loads(metadata["seen"]))
             )
         )
 
     def save(self, folder: Path) -> None:
         """Write it beside a model's weights."""
         tensors = {
-            f"{i}.{name}": torch.from_numpy(getattr(one, name))
-            for i, one in enumerate(self.seen)
+            f"{i}.{name}": torch.from_numpy(getattr(text, name))
+            for i, text in enumerate(self.seen)
             for name in ("trained", "held_out")
         }
-        save_tensors(folder / FILE, tensors, {"seen": json.dumps([[one.window, one.rate] for one in self.seen])})
+        save_tensors(folder / FILE, tensors, {"seen": json.dumps([[text.window, text.rate] for text in self.seen])})
 
     def origins(self, pieces: Sequence[Int[Tensor, " pos"]]) -> list[Origin]:
         """What each piece is to the model; one of which no window was kept is as the piece before it."""
-        found: list[Origin] = []
+        origins: list[Origin] = []
         for piece in pieces:
-            known = {_origin(one, piece) for one in self.seen}
-            told = next((one for one in (Origin.TRAINED, Origin.HELD_OUT, Origin.GIVEN) if one in known), None)
-            found.append(told or (found[-1] if found else Origin.GIVEN))
-        return found
+            by_text = {_origin(text, piece) for text in self.seen}
+            strongest = (origin for origin in (Origin.TRAINED, Origin.HELD_OUT, Origin.GIVEN) if origin in by_text)
+            origins.append(next(strongest, origins[-1] if origins else Origin.GIVEN))
+        return origins
 
 
-def _origin(seen: Seen, piece: Int[Tensor, " pos"]) -> Origin | None:
+def _origin(seen: _Seen, piece: Int[Tensor, " pos"]) -> Origin | None:
     """What a piece is by one text; None where none of its windows was kept."""
     hashes = _hashes([piece], seen.window)
     hashes = hashes[hashes % seen.rate == 0]

@@ -50,11 +50,6 @@ def label_names(task: Task) -> tuple[str, ...]:
     return tuple(labels(task, task.sample(2, generator(0, "what there is to decode")).tokens))
 
 
-def box_of(label: str) -> str:
-    """The letter of the box whose contents a label is."""
-    return label.removeprefix(CONTENTS)
-
-
 def is_labelled(values: Int[Tensor, "batch pos *class"]) -> Tensor:
     """`[batch, pos]`: where a label has a value."""
     return (values if values.ndim == 2 else values.amax(-1)) >= 0

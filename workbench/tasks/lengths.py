@@ -14,20 +14,8 @@ from workbench.tasks.base import LONGEST, Task
 Skew = Literal["uniform", "paper"]
 
 
-def draw_lengths(
-    n: int, low: int, high: int, skew: Skew, *, edge: int, generator: torch.Generator
-) -> Int[Tensor, " batch"]:
-    """Lengths in low..high: uniform, or (`paper`) 80 % uniform in low..edge and 20 % uniform in the rest."""
-    if skew == "uniform" or low == high:
-        return torch.randint(low, high + 1, (n,), generator=generator)
-    edge = max(low, min(high - 1, edge))
-    short = torch.randint(low, edge + 1, (n,), generator=generator)
-    long = torch.randint(edge + 1, high + 1, (n,), generator=generator)
-    return torch.where(torch.rand(n, generator=generator) < 0.8, short, long)
-
-
-def tested_lengths(task: str, low: int, high: int, longest: int | None, sets: int = 8) -> list[int]:
-    """The lengths of a task's test sets: `high`, and about `sets` lengths evenly spaced from `low` to `longest`.
+def tested_lengths(task: str, low: int, high: int, longest: int | None) -> list[int]:
+    """The lengths of a task's test sets: `high`, and about 8 lengths evenly spaced from `low` to `longest`.
 
     Raises:
         ValueError: if `low` is above `high`, or `high` above `longest`.
@@ -38,7 +26,7 @@ def tested_lengths(task: str, low: int, high: int, longest: int | None, sets: in
         raise ValueError(
             f"{task} tests at least the lengths it trains on, but test_max_length={longest} is below max_length={high}"
         )
-    span = torch.linspace(low, longest or high, sets).round().long().tolist()
+    span = torch.linspace(low, longest or high, 8).round().long().tolist()
     return sorted({*span, high})
 
 
@@ -89,13 +77,18 @@ class TaskWithLengths(Task):
     def draw_lengths(
         self, n: int, length: int | None, *, edge: int, generator: torch.Generator
     ) -> Int[Tensor, " batch"]:
-        """Training lengths (see the function of this name); or only `length`, if it is given.
+        """Training lengths: uniform, or (`paper`) 80 % uniform up to `edge` and 20 % uniform in the rest.
 
-        Raises:
-            ValueError: if that length does not fit the context.
+        With `length`, all are that. Raises ValueError if it does not fit the context.
         """
-        if length is None:
-            return draw_lengths(n, self.min_length, self.max_length, self.skew, edge=edge, generator=generator)
-        if not 1 <= length <= self.longest:
-            raise ValueError(f"length must be between 1 and {self.longest}, not {length}")
-        return torch.full((n,), length)
+        if length is not None:
+            if not 1 <= length <= self.longest:
+                raise ValueError(f"length must be between 1 and {self.longest}, not {length}")
+            return torch.full((n,), length)
+        low, high = self.min_length, self.max_length
+        if self.skew == "uniform" or low == high:
+            return torch.randint(low, high + 1, (n,), generator=generator)
+        edge = max(low, min(high - 1, edge))
+        short = torch.randint(low, edge + 1, (n,), generator=generator)
+        long = torch.randint(edge + 1, high + 1, (n,), generator=generator)
+        return torch.where(torch.rand(n, generator=generator) < 0.8, short, long)

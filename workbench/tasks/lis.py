@@ -15,7 +15,7 @@ from torch import Tensor
 
 from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.lengths import tested_lengths
 from workbench.tasks.pairs import with_other_value
 from workbench.tasks.split import in_question
@@ -108,11 +108,9 @@ class LongestIncreasingSubsequence(Task):
     def pair_kinds(self) -> dict[str, str]:
         return {"number": "one number of the sequence is replaced by another"}
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
-        asked = in_question(tokens, self.question_length(tokens))
-        return with_other_value(tokens, asked, self.length + 1, self.values, generator)
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
+        question = in_question(tokens, self.question_length(tokens))
+        return with_other_value(tokens, question, self.length + 1, self.values, generator)
 
     def _plant(self, row: np.ndarray, rng: np.random.Generator) -> None:
         """Overwrite random positions of a row with one to three increasing runs."""
@@ -127,7 +125,7 @@ class LongestIncreasingSubsequence(Task):
     def _batch(self, numbers: Int[Tensor, "batch number"], lengths: Int[Tensor, " batch"]) -> Batch:
         n, width = numbers.shape
         inside = torch.arange(width) < lengths[:, None]
-        best = programme(torch.where(inside, numbers, 0)) * inside
+        best = _programme(torch.where(inside, numbers, 0)) * inside
         ids = {mark: self.vocabulary.id(mark) for mark in _MARKS}
 
         def mark(*names: str) -> Tensor:
@@ -164,7 +162,7 @@ class LongestIncreasingSubsequence(Task):
         position = torch.arange(tokens.shape[1])
         inside = position < lengths[:, None]
         width, best = int(lengths.max()), torch.zeros_like(tokens)
-        best[:, :width] = programme(torch.where(inside, tokens, 0)[:, :width])
+        best[:, :width] = _programme(torch.where(inside, tokens, 0)[:, :width])
         best *= inside
         final = inside & (best == best.amax(-1, keepdim=True))
         # [batch, number, number]: which can stand before which. What is outside has length 0, and stands behind all.
@@ -204,7 +202,7 @@ class LongestIncreasingSubsequence(Task):
         return self._batch(torch.tensor([[int(word) for word in words]]), torch.tensor([len(words)]))
 
 
-def programme(numbers: Int[Tensor, "batch number"]) -> Int[Tensor, "batch number"]:
+def _programme(numbers: Int[Tensor, "batch number"]) -> Int[Tensor, "batch number"]:
     """For each number, the length of the longest strictly increasing subsequence that ends there.
 
     By patience sorting: of the subsequences of each length so far, the least number at which one ends is kept. They

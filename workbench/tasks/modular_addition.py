@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from workbench.tasks.base import Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.pairs import choose, other_value
 from workbench.tasks.split import fingerprints
 from workbench.tasks.vocabulary import Vocabulary
@@ -96,15 +96,13 @@ class ModularAddition(Task):
     def pair_kinds(self) -> dict[str, str]:
         return {"numbers": "one number is replaced; in a control both, so that their sum stays"}
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         at = choose((torch.arange(3) < 2).expand_as(tokens), generator)
         value = tokens.gather(1, at)
         new = other_value(value, 0, self.p, generator)
-        one = tokens.scatter(1, at, new)
-        both = one.scatter(1, 1 - at, (one.gather(1, 1 - at) + value - new) % self.p)
-        return torch.where(torch.rand(len(tokens), 1, generator=generator) < 0.5, one, both)
+        replaced = tokens.scatter(1, at, new)
+        both = replaced.scatter(1, 1 - at, (replaced.gather(1, 1 - at) + value - new) % self.p)
+        return torch.where(torch.rand(len(tokens), 1, generator=generator) < 0.5, replaced, both)
 
     def parse(self, text: str) -> Batch:
         """Two numbers, with or without = behind them; a + between them may be written."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.pairs import with_other_value
 from workbench.tasks.split import in_question
 from workbench.tasks.vocabulary import Vocabulary
@@ -64,8 +64,8 @@ class Multiplication(Task):
             return self
         if self.mode != "chain_of_thought":
             raise ValueError(f"thoughts_removed is of mode chain_of_thought; in mode {self.mode} there is no thought")
-        one = torch.ones(1, self.digits, dtype=torch.long)
-        if self.thoughts_removed > (length := _work(one, one)[0].shape[1]):
+        ones = torch.ones(1, self.digits, dtype=torch.long)
+        if self.thoughts_removed > (length := _work(ones, ones)[0].shape[1]):
             raise ValueError(f"thoughts_removed={self.thoughts_removed} is more than the thought's {length} tokens")
         return self
 
@@ -76,8 +76,8 @@ class Multiplication(Task):
     @cached_property
     def n_ctx(self) -> int:
         """Every sequence has this length."""
-        one = torch.ones(1, self.digits, dtype=torch.long)
-        return self._tokens(one, one).shape[1]
+        ones = torch.ones(1, self.digits, dtype=torch.long)
+        return self._tokens(ones, ones).shape[1]
 
     @property
     def delimiters(self) -> tuple[int, ...]:
@@ -97,11 +97,9 @@ class Multiplication(Task):
     def pair_kinds(self) -> dict[str, str]:
         return {"digit": "one digit of an operand is replaced by another"}
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
-        asked = in_question(tokens, self.question_length(tokens))
-        return with_other_value(tokens, asked & (tokens < 10), 0, 10, generator)
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
+        question = in_question(tokens, self.question_length(tokens))
+        return with_other_value(tokens, question & (tokens < 10), 0, 10, generator)
 
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The length of the operands with their sign: every mode has the same test set."""
@@ -153,11 +151,11 @@ class Multiplication(Task):
             keys = [key for i, j in pairs for key in (i, d + 1 + j)]
             edges += [(1, position, key) for key in keys]
             carry = (carry + sum((a[:, i] * b[:, j] for i, j in pairs), torch.zeros_like(carry))) // 10
-        one = torch.tensor(edges, dtype=torch.long).reshape(-1, 3)
-        example = torch.arange(len(tokens)).repeat_interleave(len(one))
+        of_each = torch.tensor(edges, dtype=torch.long).reshape(-1, 3)
+        example = torch.arange(len(tokens)).repeat_interleave(len(of_each))
         _, partials, sums = _work(a, b)
         arrays = {"partial_products": partials, "running_sums": sums}
-        return Truth(torch.cat([example[:, None], one.repeat(len(tokens), 1)], dim=1), labels, arrays)
+        return Truth(torch.cat([example[:, None], of_each.repeat(len(tokens), 1)], dim=1), labels, arrays)
 
     def question(self, tokens: Int[Tensor, " pos"]) -> str:
         d, words = self.digits, self.words(tokens)
@@ -166,32 +164,12 @@ class Multiplication(Task):
     def parse(self, text: str) -> Batch:
         """Ordinary integers, highest digit first as people write them: `12 * 34`."""
         words = text.replace("*", " * ").replace("×", " * ").split()
-        numbers = [word for word in words if word.isdecimal() and len(str(int(word))) == len(word) == self.digits]
+        numbers = [word for word in words if word.isdecimal() and word[0] != "0" and len(word) == self.digits]
         if len(words) != 3 or words[1] != "*" or len(numbers) != 2:
             wanted = f"two numbers of exactly {self.digits} digits, the first of them not 0, with * between them"
             raise ValueError(f"type {wanted}, not {text!r}")
-        a, b = (_digits(int(number), self.digits) for number in numbers)
-        return self._batch(a[None], b[None])
-
-
-def row(a: int, b: int, digits: int) -> str:
-    """The line `question||chain of thought #### answer` of two ordinary integers, as in the public data sets.
-
-    Raises:
-        ValueError: if an operand does not have exactly `digits` digits.
-    """
-    operands = [_digits(number, digits)[None] for number in (a, b)]
-    task = Multiplication(digits=digits, mode="chain_of_thought")
-    words = task.words(task._tokens(*operands)[0])
-    return " ".join(words).replace(" || ", "||")
-
-
-def _digits(number: int, digits: int) -> Int[Tensor, " digit"]:
-    """The digits of a number, lowest first."""
-    text = str(number)
-    if number <= 0 or len(text) != digits:
-        raise ValueError(f"operands have exactly {digits} digits, not {number}")
-    return torch.tensor([int(digit) for digit in reversed(text)])
+        a, b = (torch.tensor([[int(digit) for digit in reversed(number)]]) for number in numbers)
+        return self._batch(a, b)
 
 
 def _carried(columns: Int[Tensor, "batch column"]) -> Int[Tensor, "batch column"]:

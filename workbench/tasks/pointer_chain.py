@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.pairs import two_of_a_block, with_other_value
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.ties import on_top
@@ -100,14 +100,12 @@ class PointerChain(Task):
         kinds = {"pointer": "two pointers of one block are exchanged: each block stays a permutation"}
         return kinds | ({"value": "one value of the first block is replaced"} if self.reading == "root" else {})
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         if kind == "value":
             first_block = (torch.arange(tokens.shape[1]) < self.k).expand_as(tokens)
             return with_other_value(tokens, first_block, 0, self.n, generator)
-        one, other = two_of_a_block(tokens.shape[1], self.k, len(tokens), generator)
-        return tokens.scatter(1, one, tokens.gather(1, other)).scatter(1, other, tokens.gather(1, one))
+        first, second = two_of_a_block(tokens.shape[1], self.k, len(tokens), generator)
+        return tokens.scatter(1, first, tokens.gather(1, second)).scatter(1, second, tokens.gather(1, first))
 
     def ancestors(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos hop"]:
         """The position h hops up the chain of each position, h = 1, 2, …; −1 where the chain has ended."""

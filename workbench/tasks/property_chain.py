@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.pairs import two_of_a_block, with_other_value
 from workbench.tasks.vocabulary import Vocabulary
 
@@ -105,9 +105,7 @@ class PropertyChain(Task):
             "value": "one property of one record of the first block is replaced",
         }
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         rows, numbers = torch.arange(len(tokens)), self._numbers(tokens)
         which = torch.randint(self.properties, (len(tokens),), generator=generator)
         of_one = numbers[rows, :, which]
@@ -115,8 +113,8 @@ class PropertyChain(Task):
             first_block = (torch.arange(tokens.shape[1]) < self.k).expand_as(tokens)
             changed = with_other_value(of_one, first_block, 0, self.k, generator)
         else:
-            one, other = two_of_a_block(tokens.shape[1], self.k, len(tokens), generator)
-            changed = of_one.scatter(1, one, of_one.gather(1, other)).scatter(1, other, of_one.gather(1, one))
+            first, second = two_of_a_block(tokens.shape[1], self.k, len(tokens), generator)
+            changed = of_one.scatter(1, first, of_one.gather(1, second)).scatter(1, second, of_one.gather(1, first))
         numbers[rows, :, which] = changed
         return self._records(numbers)
 

@@ -60,9 +60,9 @@ class Sequences(Task):
             return _held[self.path]
         if not Path(self.path).is_file():
             raise ValueError(f"there are no sequences in {self.path}")
-        tensors, said = load_tensors(Path(self.path))
-        check(tensors, said, self.path)
-        return tensors, said
+        tensors, metadata = load_tensors(Path(self.path))
+        _check(tensors, metadata, self.path)
+        return tensors, metadata
 
     def __eq__(self, other: object) -> bool:
         """Whether these are the same sequences by their place: of those in memory it is a digest."""
@@ -77,9 +77,9 @@ class Sequences(Task):
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        said = self._given[1]
-        words = json.loads(said["words"]) if "words" in said else map(str, range(int(said["d_vocab"])))
-        return Vocabulary(tuple(words), tuple(json.loads(said["texts"])) if "texts" in said else None)
+        metadata = self._given[1]
+        words = json.loads(metadata["words"]) if "words" in metadata else map(str, range(int(metadata["d_vocab"])))
+        return Vocabulary(tuple(words), tuple(json.loads(metadata["texts"])) if "texts" in metadata else None)
 
     @property
     def n_ctx(self) -> int:
@@ -95,8 +95,8 @@ class Sequences(Task):
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        there = {*self._origins.values()} or {Origin.GIVEN}
-        return tuple(origin for origin in Origin if origin in there)
+        present = {*self._origins.values()} or {Origin.GIVEN}
+        return tuple(origin for origin in Origin if origin in present)
 
     def origins_of(self, tokens: Int[Tensor, "batch pos"]) -> list[Origin]:
         ends = self.lengths(tokens).tolist()
@@ -204,22 +204,22 @@ def own_sequences(
             token with which none of them ends.
     """
     given = {"tokens": tokens} if training is None else {"tokens": tokens, "training": training}
-    kept = {name: _rows(name, some, pad) for name, some in given.items()}
-    pad = _fill(list(kept.values()), d_vocab, pad)
-    tensors = {key: tensor for name, rows in kept.items() for key, tensor in _padded(name, rows, pad).items()}
+    unpadded = {name: _rows(name, rows, pad) for name, rows in given.items()}
+    pad = _fill(list(unpadded.values()), d_vocab, pad)
+    tensors = {key: tensor for name, rows in unpadded.items() for key, tensor in _padded(name, rows, pad).items()}
     if known is not None:
-        tensors["origins"] = torch.tensor([list(Origin).index(origin) for origin in known.origins(kept["tokens"])])
-    said = {"d_vocab": str(d_vocab), "pad": str(-1 if pad is None else pad)}
+        tensors["origins"] = torch.tensor([list(Origin).index(origin) for origin in known.origins(unpadded["tokens"])])
+    metadata = {"d_vocab": str(d_vocab), "pad": str(-1 if pad is None else pad)}
     if isinstance(words, Vocabulary) and words.texts is not None:
-        said["texts"] = json.dumps(words.texts)
+        metadata["texts"] = json.dumps(words.texts)
     if words is not None:
-        said["words"] = json.dumps(list(words.words if isinstance(words, Vocabulary) else words))
-    check(tensors, said, "the sequences")
-    digest = sha256(json.dumps(said, sort_keys=True).encode())
+        metadata["words"] = json.dumps(list(words.words if isinstance(words, Vocabulary) else words))
+    _check(tensors, metadata, "the sequences")
+    digest = sha256(json.dumps(metadata, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(name.encode() + str(tuple(tensors[name].shape)).encode() + tensors[name].numpy().tobytes())
     place = HELD + digest.hexdigest()[:16]
-    _held[place] = (tensors, said)
+    _held[place] = (tensors, metadata)
     return Sequences(path=place)
 
 
@@ -265,11 +265,11 @@ def _lengths(name: str) -> str:
     return "lengths" if name == "tokens" else f"{name}_lengths"
 
 
-def check(tensors: dict[str, Tensor], said: dict[str, str], where: str) -> None:
+def _check(tensors: dict[str, Tensor], metadata: dict[str, str], where: str) -> None:
     """Raise ValueError unless these are sequences, as a stranger's file may not be."""
     try:
-        d_vocab, pad = int(said["d_vocab"]), int(said["pad"])
-        words = [parse_json(said[name]) for name in ("words", "texts") if name in said]
+        d_vocab, pad = int(metadata["d_vocab"]), int(metadata["pad"])
+        words = [parse_json(metadata[name]) for name in ("words", "texts") if name in metadata]
         pairs = [(tensors[name], tensors[_lengths(name)]) for name in ("tokens", "training") if name in tensors]
         fits = bool(pairs) and "tokens" in tensors and 1 <= d_vocab <= 2**31 and -1 <= pad < d_vocab
     except (KeyError, ValueError, TypeError):

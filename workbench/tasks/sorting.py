@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from workbench.tasks.base import LONGEST
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.lengths import Skew, TaskWithLengths
 from workbench.tasks.pairs import with_other_value
 from workbench.tasks.split import in_question
@@ -116,9 +116,7 @@ class Sorting(TaskWithLengths):
     def pair_kinds(self) -> dict[str, str]:
         return {"symbol": "one symbol of the input is replaced by another"}
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         return with_other_value(tokens, in_question(tokens, self.question_length(tokens)), 0, self.q, generator)
 
     def _symbols(self, lengths: Int[Tensor, " batch"], generator: torch.Generator) -> Int[Tensor, "batch length"]:

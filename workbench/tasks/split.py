@@ -15,16 +15,6 @@ SPLITS: tuple[Split, ...] = ("train", "test")
 TEST_ONE_IN = 10
 
 
-def is_test(tokens: Int[Tensor, "batch pos"], question_length: Int[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
-    """Whether each example belongs to the test set: a hash of its question puts one in `TEST_ONE_IN` there.
-
-    Args:
-        tokens: the examples.
-        question_length: the number of leading tokens of each that are its question; the rest has no influence.
-    """
-    return torch.from_numpy(fingerprints(tokens, question_length) % np.uint64(TEST_ONE_IN) == 0)
-
-
 def fingerprints(tokens: Int[Tensor, "batch pos"], question_length: Int[Tensor, " batch"]) -> np.ndarray:
     """A hash of each example's question, 64 evenly spread bits: the same for equal questions, on every machine."""
     words = tokens.cpu().numpy().astype(np.uint64) + np.uint64(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.pairs import choose, other_value
 from workbench.tasks.vocabulary import Vocabulary
 
@@ -89,8 +89,7 @@ class StateTracking(Task):
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         n, n_pos = tokens.shape
         hop, query = torch.cartesian_prod(torch.arange(1, EDGES + 1), torch.arange(n_pos)).T
-        there = query >= hop
-        of_one = torch.stack([hop, query, query - hop], dim=1)[there]
+        of_one = torch.stack([hop, query, query - hop], dim=1)[query >= hop]
         edges = torch.cat([torch.arange(n).repeat_interleave(len(of_one))[:, None], of_one.repeat(n, 1)], dim=1)
         step = torch.arange(1, n_pos + 1).expand(n, -1)
         return Truth(edges, {"step": step, "state": self._batch(tokens).targets})
@@ -99,22 +98,20 @@ class StateTracking(Task):
     def pair_kinds(self) -> dict[str, str]:
         return {"moves": "one move is replaced; in a control two neighbours, so that they lead to the same state"}
 
-    def changed_question(
-        self, tokens: Int[Tensor, "batch pos"], kind: str, generator: torch.Generator
-    ) -> Int[Tensor, "batch pos"]:
+    def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         table, allowed = _table(self.states_of), _moves(self.states_of, self.moves)
         at = choose(torch.ones_like(tokens, dtype=torch.bool), generator)
         old = tokens.gather(1, at)
         number = (allowed[None] == old).long().argmax(-1, keepdim=True)
         new = allowed[other_value(number, 0, len(allowed), generator)]
-        one = tokens.scatter(1, at, new)
+        replaced = tokens.scatter(1, at, new)
         # The move after it, such that both together lead where they led
         after = (at + 1).clamp(max=tokens.shape[1] - 1)
         both = table[old, tokens.gather(1, after)]
         makes_up = (table[new[:, 0]] == both).long().argmax(-1, keepdim=True)
         possible = (after > at) & torch.isin(makes_up, allowed)
-        kept = one.scatter(1, after, torch.where(possible, makes_up, one.gather(1, after)))
-        return torch.where(torch.rand(len(tokens), 1, generator=generator) < 0.5, one, kept)
+        undone = replaced.scatter(1, after, torch.where(possible, makes_up, replaced.gather(1, after)))
+        return torch.where(torch.rand(len(tokens), 1, generator=generator) < 0.5, replaced, undone)
 
     def parse(self, text: str) -> Batch:
         ids = self.vocabulary.encode(text)
@@ -132,25 +129,25 @@ def _elements(group: Group) -> tuple[tuple[int, ...], ...]:
     """The elements as images, the identity first; parity's as permutations of two things."""
     n = {"parity": 2, "S3": 3, "S4": 4, "A5": 5, "S5": 5}[group]
     every = permutations(range(n))
-    return tuple(one for one in every if group != "A5" or _inversions(one) % 2 == 0)
+    return tuple(images for images in every if group != "A5" or _inversions(images) % 2 == 0)
 
 
-def _inversions(one: tuple[int, ...]) -> int:
-    return sum(one[i] > one[j] for i in range(len(one)) for j in range(i + 1, len(one)))
+def _inversions(images: tuple[int, ...]) -> int:
+    return sum(first > second for first, second in combinations(images, 2))
 
 
 @lru_cache(maxsize=8)
 def _words(group: Group) -> tuple[str, ...]:
     if group == "parity":
         return ("0", "1")
-    return tuple("".join(str(i + 1) for i in one) for one in _elements(group))
+    return tuple("".join(str(i + 1) for i in images) for images in _elements(group))
 
 
 @lru_cache(maxsize=8)
 def _table(group: Group) -> Int[Tensor, "state move"]:
     """The state after a move: what the new place i holds stood at place move[i]."""
     elements = _elements(group)
-    number = {one: i for i, one in enumerate(elements)}
+    number = {images: i for i, images in enumerate(elements)}
     return torch.tensor([[number[tuple(state[i] for i in move)] for move in elements] for state in elements])
 
 
@@ -158,5 +155,5 @@ def _table(group: Group) -> Int[Tensor, "state move"]:
 def _moves(group: Group, moves: str) -> Int[Tensor, " move"]:
     """The elements that are moves."""
     elements = _elements(group)
-    fixed = [sum(i != image for i, image in enumerate(one)) for one in elements]
+    fixed = [sum(i != image for i, image in enumerate(images)) for images in elements]
     return torch.tensor([i for i, moved in enumerate(fixed) if moves == "all" or moved == 2])

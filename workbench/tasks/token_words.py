@@ -33,13 +33,13 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerBase, size: int) -> Vocabulary:
     special = {*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
     ordinary = [i for i in pieces if i not in special]
     words, texts = _read(tokenizer, ordinary, pieces)
-    told: dict[str, int] = {}
+    ids_of_words: dict[str, int] = {}
     for i in range(size):
-        word = shown(words.get(i) or pieces.get(i, "")) or f"<id {i}>"
-        while word in told:  # two tokens may read alike
+        word = _shown(words.get(i) or pieces.get(i, "")) or f"<id {i}>"
+        while word in ids_of_words:  # two tokens may read alike
             word += f"#{i}"
-        told[word] = i
-    return Vocabulary(tuple(told), tuple(_before_part(texts.get(i, "")) for i in range(size)))
+        ids_of_words[word] = i
+    return Vocabulary(tuple(ids_of_words), tuple(_before_part(texts.get(i, "")) for i in range(size)))
 
 
 def _read(
@@ -88,7 +88,7 @@ def _before_part(text: str) -> str:
     return re.split("[\udc80-\udcff]", text, maxsplit=1)[0]
 
 
-def shown(text: str) -> str:
+def _shown(text: str) -> str:
     """A text without white space and without what cannot be seen, each of which has a mark."""
     if text.isprintable() and " " not in text:
         return text

@@ -3,7 +3,7 @@
 from workbench.training.loop import resume, train
 from workbench.training.paper_presets import PAPER_PRESETS
 from workbench.training.presets import PRESETS, SECONDS, preset_config, task_config
-from workbench.training.resume_seed_stack import resume_seeds, stacked
+from workbench.training.resume_seed_stack import resume_seeds
 from workbench.training.seed_stack import train_seeds
 from workbench.training.state import TrainingError
 from workbench.training.sweeps import sweep
@@ -16,7 +16,6 @@ __all__ = [
     "preset_config",
     "resume",
     "resume_seeds",
-    "stacked",
     "sweep",
     "task_config",
     "train",

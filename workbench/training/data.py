@@ -10,10 +10,10 @@ from itertools import islice
 import torch
 
 from workbench.runs import RunConfig
-from workbench.tasks import Batch, Task, distinct
+from workbench.tasks import Batch, Task
 from workbench.tasks.stream import in_order
 from workbench.training.hint_mixing import Batches, purpose, sizes, sizes_of_steps
-from workbench.training.training_set import batches_of_set, sets_of
+from workbench.training.training_set import batches_of_set
 from workbench.util.seeds import generator
 
 DRAWN_AHEAD = 16  # steps
@@ -111,22 +111,3 @@ def _fresh(task: Task, seed: int, step_and_sizes: tuple[int, dict[str, int]]) ->
 def held_out(task: Task, config: RunConfig, head: str = "main") -> Batch:
     """The sequences that every evaluation of a run uses, from the test side of the task's split."""
     return task.sample(config.eval_size, generator(config.seed, "evaluation", *purpose(head)), split="test", head=head)
-
-
-def trained_on(task: Task, config: RunConfig) -> Batch:
-    """Sequences of the main task as it is trained on: of the finite training set, else fresh ones of that side.
-
-    There are as many as held-out ones, or all of a smaller training set.
-    """
-    if config.train_size is not None:
-        return task.trimmed(sets_of(config)["main"].first(task, config.eval_size))
-    return task.sample(config.eval_size, generator(config.seed, "evaluation", "training"), split="train")
-
-
-def n_distinct(task: Task, config: RunConfig) -> int:
-    """The number of distinct questions among the held-out sequences of the main task.
-
-    The accuracy logged in training counts a question that was drawn twice twice: it is the mean over the task's
-    distribution, and is logged without an interval.
-    """
-    return len(distinct(task, held_out(task, config).tokens).unique())

@@ -46,10 +46,10 @@ class Processes:
         """
         if not (dist.is_available() and dist.is_initialized()):
             if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-                return Processes(0, 1, pick_device(device))
+                return Processes(0, 1, _pick_device(device))
             from accelerate import PartialState
 
-            pick_device(device)  # raises if there is no such device
+            _pick_device(device)  # raises if there is no such device
             state = PartialState(cpu=device == "cpu" or not torch.cuda.is_available())
             atexit.register(state.destroy_process_group)  # its threads would abort the process at exit
             if LAUNCHED in os.environ:
@@ -57,6 +57,14 @@ class Processes:
             return Processes(state.process_index, state.num_processes, state.device)
         gpu = f"cuda:{dist.get_rank() % torch.cuda.device_count()}" if dist.get_backend() == "nccl" else "cpu"
         return Processes(dist.get_rank(), dist.get_world_size(), torch.device(gpu))
+
+    @staticmethod
+    def alone(device: str) -> Processes:
+        """The only process, for a stack of seeds. Raises ValueError if `torchrun` started several."""
+        processes = Processes.started(device)
+        if processes.count > 1:
+            raise ValueError("a stack of seeds trains in one process; start it without torchrun")
+        return processes
 
     @property
     def main(self) -> bool:
@@ -144,7 +152,7 @@ def _stop_with_the_launcher(launcher: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def pick_device(name: str) -> torch.device:
+def _pick_device(name: str) -> torch.device:
     """The device of this name; "auto" is the GPU if there is one, else the CPU.
 
     Raises:

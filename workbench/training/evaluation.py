@@ -15,10 +15,11 @@ from torch import Tensor
 from workbench.models import Decoder
 from workbench.objectives.next_token import loss_floor, summed_cross_entropy
 from workbench.runs import RunConfig
-from workbench.runs.config import condition_in_words
+from workbench.runs.conditions import condition_in_words
 from workbench.tasks import Batch, Task, Truth, correct, whole
 from workbench.tasks.answers import Answers
-from workbench.training.data import held_out, trained_on
+from workbench.training.data import held_out
+from workbench.training.training_set import sets_of
 from workbench.util.seeds import generator
 
 OF_CURRICULUM = "accuracy/curriculum"
@@ -61,7 +62,7 @@ class Evaluation:
         """Raises ValueError if answers are to be decoded (`eval_decoded`) that do not continue their questions."""
         self.task, self.config = task, config
         self.held_out = {head: held_out(task, config, head) for head in config.mixture}
-        self.training = trained_on(task, config) if config.eval_training else None
+        self.training = _trained_on(task, config) if config.eval_training else None
         self.curriculum = [
             easier.sample(config.eval_size, generator(config.seed, "evaluation", "curriculum", number), split="test")
             for number, easier in enumerate(config.curriculum_tasks())
@@ -152,3 +153,13 @@ class Evaluation:
             f"exact_match{ending}": answers.exact_match(read).float().mean().item(),
             f"edit_distance{ending}": answers.edit_distance(read).mean().item(),
         }
+
+
+def _trained_on(task: Task, config: RunConfig) -> Batch:
+    """Sequences of the main task as it is trained on: of the finite training set, else fresh ones of that side.
+
+    There are as many as held-out ones, or all of a smaller training set.
+    """
+    if config.train_size is not None:
+        return task.trimmed(sets_of(config)["main"].first(task, config.eval_size))
+    return task.sample(config.eval_size, generator(config.seed, "evaluation", "training"), split="train")

@@ -19,12 +19,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor
 
 from workbench import runs
-from workbench.objectives.next_token import next_token
 from workbench.objectives.seq_vcr import SeqVCR
-from workbench.tasks import Batch, check_files
+from workbench.tasks import check_files, from_settings
 from workbench.tasks.known_text import KnownText
 from workbench.tasks.text_file import read_parts
 from workbench.training.distributed import Processes
@@ -37,14 +35,12 @@ from workbench.training.finetune_config import (
     Finetuned,
     digest_of_weights,
     finetuned,
-    read_config,
 )
-from workbench.training.finetune_data import Data, read_data, task_of
-from workbench.training.finetune_gamma import LearnedGammas
+from workbench.training.finetune_data import Data, read_data
+from workbench.training.finetune_step import FinetuneLearner, FinetuneStep, LearnedGammas
 from workbench.training.hint_mixing import Batches
 from workbench.training.loop import only_trainers, train_alone, train_new
-from workbench.training.optimizer_step import OptimizerStep
-from workbench.training.state import Figures, Learner, State, forget_states, last_readable
+from workbench.training.state import State, forget_states
 from workbench.training.trained import Trained
 from workbench.util.files import check_contents, check_free, check_utf8, new_folder, write_atomically
 from workbench.util.messages import in_one_line
@@ -53,19 +49,6 @@ from workbench.util.strict_settings import checked
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-
-class FinetuneLearner(Learner):
-    """A learner whose model is one of Hugging Face."""
-
-    def fill(self, state: State) -> None:
-        """Put the weights of a state into the model. Raises ValueError if they are those of another model."""
-        weights = {k.removeprefix(runs.MODEL): x for k, x in state.tensors.items() if k.startswith(runs.MODEL)}
-        expected = runs.weights_of(self.model)
-        for name in sorted(expected.keys() | weights.keys()):
-            if name not in expected or name not in weights or expected[name].shape != weights[name].shape:
-                raise ValueError(f"{state.path} is no state of this model: {name} is missing, or has another shape")
-        self.model.load_state_dict(weights, strict=False)
 
 
 @in_one_line()
@@ -124,8 +107,8 @@ def resume_finetune(path: str | Path, *, progress: bool = True) -> Finetuned:
     check_files(before.config.task or {"name": "text", "path": before.config.text}, path)
     processes = Processes.started(before.config.device)
     with only_trainers(path, processes):
-        state, problems = processes.do(lambda: last_readable(path))
-        tuning = FineTuning(read_config(path), path, progress, processes, fresh=state is None)
+        state, problems = processes.do(lambda: State.last(path))
+        tuning = FineTuning(FinetuneConfig.read(path), path, progress, processes, fresh=state is None)
         if state is not None:
             tuning.learner.restore(state)
         train_alone(tuning, tuning.show, problems, resumed=True)
@@ -154,7 +137,7 @@ class FineTuning(Trained):
                 f"a step has {config.batch_size} sequences, which {processes.count} processes cannot share equally"
             )
         if config.task is not None:  # what is wrong with the data is said before a model is loaded
-            task_of(config.task)
+            from_settings(config.task)
         else:
             next(read_parts(Path(str(config.text))), None)
         loaded = load_causal(config.model, dtype=torch.float32, progress=self.show, attention_dropout=0.0)
@@ -165,8 +148,8 @@ class FineTuning(Trained):
         begun = digest_of_weights(config.model)
         if config.model_digest not in ("", begun):
             raise ValueError(f"{config.model} is not the model that this fine-tuning began with: it has changed since")
-        found = {"digest": self.data.digest, "length": self.data.length, "model_digest": begun}
-        self.config = config.model_copy(update=found)
+        data_and_model = {"digest": self.data.digest, "length": self.data.length, "model_digest": begun}
+        self.config = config.model_copy(update=data_and_model)
         objectives = self._objectives()
         self.problems = self._not_inspected() if fresh and processes.main else []
         self.first = {BEFORE: self.measure()} if fresh else {}
@@ -291,41 +274,3 @@ class FineTuning(Trained):
         finally:
             shutil.rmtree(part, ignore_errors=True)
         forget_states(self.path)
-
-
-class FinetuneStep(OptimizerStep):
-    """The optimizer step of a fine-tuning, with the attention of that step."""
-
-    def __init__(self, tuning: FineTuning) -> None:
-        super().__init__(tuning.config, tuning.learner, tuning.processes)
-        self.tuning = tuning
-
-    def __call__(self, batches: Sequence[Batch], rate: float) -> Figures | None:
-        tuning, step = self.tuning, self.learner.step
-        if self.config.gamma_warmup:
-            tuning.attend(step)
-        figures = super().__call__(batches, rate)
-        if figures is None:
-            return None
-        if tuning.gammas is not None:
-            return figures | tuning.gammas.figures()
-        gamma = self.config.attention_at(step).get("gamma")
-        return figures if gamma is None else {**figures, "gamma": gamma}
-
-    def backward(self, batch: Batch, share: float) -> tuple[Tensor, Figures]:
-        """Add the gradient of the loss: that of the next token, and Seq-VCR of a layer's output where it is wanted.
-
-        The output of the last layer is taken after the final norm.
-        """
-        tuning, rank = self.tuning, self.processes.rank
-        place = (self.learner.step, rank) if rank else (self.learner.step,)
-        with global_draws(generator(self.config.seed, "dropout", *place).initial_seed(), self.learner.device):
-            output = tuning.model(batch.tokens, use_cache=False, output_hidden_states=tuning.seq_vcr is not None)
-            loss = of_next = next_token(output.logits, batch)
-            figures: Figures = {}
-            if tuning.seq_vcr is not None:
-                kept = {name: output.hidden_states[int(name.split(".")[1]) + 1] for name in tuning.seq_vcr.needs}
-                penalty, figures = tuning.seq_vcr(output.logits, kept, batch)
-                loss = of_next + penalty
-            (loss * share).backward()  # type: ignore[no-untyped-call]
-        return of_next.detach(), figures

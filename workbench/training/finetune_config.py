@@ -50,6 +50,12 @@ class FinetuneConfig(Checked):
     digest: str = Field("", description="SHA-256 of what decides the data, against data that changed")
     model_digest: str = Field("", description="SHA-256 of the weights in the model's folder, against another model")
 
+    @staticmethod
+    def read(folder: Path) -> FinetuneConfig:
+        """The config of a folder that is, or was, fine-tuned. Raises ValueError in one line if there is none."""
+        path = folder / FINETUNE
+        return checked(FinetuneConfig, read_object(path, LONGEST), f"{path} is not the config of a fine-tuning: ")
+
     @field_validator("attention", mode="before")
     @classmethod
     def _a_name_is_a_variant(cls, value: Any) -> Any:
@@ -118,12 +124,6 @@ def digest_of_weights(model: str) -> str:
     return digest.hexdigest() if files else ""
 
 
-def read_config(folder: Path) -> FinetuneConfig:
-    """The config of a folder that is, or was, fine-tuned. Raises ValueError in one line if there is none."""
-    path = folder / FINETUNE
-    return checked(FinetuneConfig, read_object(path, LONGEST), f"{path} is not the config of a fine-tuning: ")
-
-
 @dataclass(frozen=True)
 class Finetuned:
     """A folder that was fine-tuned.
@@ -150,7 +150,7 @@ class Finetuned:
 
 def finetuned(path: Path) -> Finetuned:
     """A folder that is being, or was, fine-tuned. Raises ValueError in one line if it is none."""
-    config = read_config(path)
+    config = FinetuneConfig.read(path)
     done = not (path / runs.STATES).exists() and (path / runs.CONFIG).is_file()
     step = config.steps if done else max(map(runs.step_of, runs.states(path)), default=0)
     rows = runs.read_log(path / runs.METRICS)
@@ -159,8 +159,3 @@ def finetuned(path: Path) -> Finetuned:
         for name in ("perplexity", "accuracy", "whole_answer")
     }
     return Finetuned(path, config, step, done, **figures)
-
-
-def is_finetuning(path: Path) -> bool:
-    """Whether a folder is being, or was, fine-tuned."""
-    return (path / FINETUNE).is_file()

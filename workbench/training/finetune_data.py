@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Int
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from workbench import tasks
 from workbench.objectives.next_token import summed_cross_entropy
-from workbench.tasks import Batch, Task
+from workbench.tasks import Batch
 from workbench.tasks.known_text import KnownText
 from workbench.tasks.text_file import read_parts
 from workbench.training.finetune_config import FinetuneConfig
@@ -31,31 +30,6 @@ if TYPE_CHECKING:
 HELD_OUT = 10  # of a text one in so many sequences is held out, but no more than `eval_size`
 
 
-class Data(Protocol):
-    """What a model is trained on, in its own tokens, and what is held out."""
-
-    @property
-    def length(self) -> int:
-        """The longest sequence, in tokens."""
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of what decides the data, against data that changed."""
-
-    @property
-    def pad(self) -> int:
-        """The token that fills up shorter sequences on the right; −1 where there are none."""
-
-    def batch(self, seed: int, step: int, size: int) -> Batch:
-        """The sequences of one step, which depend on the arguments alone."""
-
-    def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
-        """What a model makes of what is held out, `size` sequences at a time: `test_loss` in nats, `perplexity`, …"""
-
-    def known(self, before: KnownText | None) -> KnownText | None:
-        """What is known of the text of a model trained on this, beside what was known of it before."""
-
-
 def read_data(loaded: Loaded, config: FinetuneConfig) -> Data:
     """The data of a fine-tuning. A task may add tokens to tokenizer and model.
 
@@ -63,7 +37,7 @@ def read_data(loaded: Loaded, config: FinetuneConfig) -> Data:
         ValueError: in one line, if the model has no tokenizer, the text or task cannot be had, is not the one that the
             fine-tuning began with, or a sequence is longer than the model's context.
     """
-    data: Data = TextData.read(loaded, config) if config.task is None else TaskData(loaded, config)
+    data: Data = _TextData.read(loaded, config) if config.task is None else _TaskData(loaded, config)
     if config.digest not in ("", data.digest):
         what = config.text if config.task is None else f"the task {config.task['name']}"
         raise ValueError(f"{what} is not the {_kind(config)} that this fine-tuning began with: it has changed since")
@@ -75,13 +49,15 @@ def _kind(config: FinetuneConfig) -> str:
 
 
 @dataclass(frozen=True)
-class TextData:
+class _TextData:
     """The sequences of a text.
 
     Attributes:
         training: `[n, length]`, the first ones.
         held_out: `[m, length]`, those of the last ones that are not trained on.
-        length, digest, pad: as of `Data`.
+        length: the longest sequence, in tokens.
+        digest: SHA-256 of what decides the data, against data that changed.
+        pad: the token that fills up shorter sequences on the right; −1 where there are none.
     """
 
     training: Int[Tensor, "n length"]
@@ -91,7 +67,7 @@ class TextData:
     pad: int = -1
 
     @classmethod
-    def read(cls, loaded: Loaded, config: FinetuneConfig) -> TextData:
+    def read(cls, loaded: Loaded, config: FinetuneConfig) -> _TextData:
         """A text as sequences of a model's tokens. Raises ValueError as `read_data`."""
         from workbench.models.pretrained.text_file import cut, needed, sequence_length, text_tokens
 
@@ -123,7 +99,7 @@ class TextData:
         return self._each_next(self.training[rows])
 
     def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
-        return measured(model, self._each_next(self.held_out), None, size)
+        return _measured(model, self._each_next(self.held_out), None, size)
 
     def known(self, before: KnownText | None) -> KnownText:
         return KnownText.of([self.training.flatten()], [self.held_out.flatten()], before)
@@ -132,7 +108,7 @@ class TextData:
         return Batch.next_token(tokens, 0, self.length - 1)
 
 
-class TaskData:
+class _TaskData:
     """Fresh sequences of a task, each of its words one token of the model's tokenizer.
 
     A word is the tokenizer's own token for it, as it stands after a space or else at the beginning of a text. A word
@@ -143,7 +119,7 @@ class TaskData:
         """Raises ValueError as `read_data`."""
         from workbench.models.pretrained.text_file import needed
 
-        self.task = task_of(config.task or {})
+        self.task = tasks.from_settings(config.task or {})
         self.length = self.task.n_ctx
         if self.length > loaded.n_ctx:
             raise ValueError(
@@ -151,23 +127,23 @@ class TaskData:
                 f"{loaded.n_ctx}"
             )
         tokenizer = needed(loaded.tokenizer, loaded.name)
-        self.ids = word_ids(self.task.vocabulary.words, tokenizer)
+        self.ids = _word_ids(self.task.vocabulary.words, tokenizer)
         with global_draws(generator(config.seed, "new tokens").initial_seed()):
-            make_room(loaded.model, int(self.ids.max()) + 1)
+            _make_room(loaded.model, int(self.ids.max()) + 1)
         self.pad = int(self.ids[self.task.pad]) if self.task.pad >= 0 else -1
         drawn = self.task.sample(config.eval_size, generator(config.seed, "finetune", "held out"), split="test")
         if drawn.targets.ndim != 2:
             raise ValueError(f"{self.task.name} asks for sets of tokens, and a language model says one: choose another")
         self.held_out, self.answers = self._in_its_tokens(drawn), self.task.answer_mask(drawn)
-        told = json.dumps([config.task, self.ids.tolist()], sort_keys=True, default=str).encode()
-        self.digest = hashlib.sha256(told + drawn.tokens.numpy().tobytes()).hexdigest()
+        decides = json.dumps([config.task, self.ids.tolist()], sort_keys=True, default=str).encode()
+        self.digest = hashlib.sha256(decides + drawn.tokens.numpy().tobytes()).hexdigest()
 
     def batch(self, seed: int, step: int, size: int) -> Batch:
         """New sequences of the training side of the task's split."""
         return self._in_its_tokens(self.task.sample(size, generator(seed, "finetune", step), split="train"))
 
     def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
-        return measured(model, self.held_out, self.answers, size)
+        return _measured(model, self.held_out, self.answers, size)
 
     def known(self, before: KnownText | None) -> KnownText | None:
         return before
@@ -176,18 +152,12 @@ class TaskData:
         return replace(batch, tokens=self.ids[batch.tokens], targets=self.ids[batch.targets])
 
 
-def task_of(settings: Mapping[str, Any]) -> Task:
-    """A task by its name and settings. Raises ValueError if there is none such."""
-    given = dict(settings)
-    return tasks.make(str(given.pop("name", "")), **given)
-
-
-def word_ids(words: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Int[Tensor, " word"]:
+def _word_ids(words: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Int[Tensor, " word"]:
     """The token of each word; those that the tokenizer has no token for are added to it."""
     ids: list[int] = []
     for word in words:
-        found = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (f" {word}", word)]
-        own = [one[0] for one in found if len(one) == 1 and one[0] != tokenizer.unk_token_id and one[0] not in ids]
+        pieces = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (f" {word}", word)]
+        own = [piece[0] for piece in pieces if len(piece) == 1 and piece[0] not in (tokenizer.unk_token_id, *ids)]
         if not own:
             tokenizer.add_tokens([word])
             own = [tokenizer.get_vocab()[word]]
@@ -195,7 +165,7 @@ def word_ids(words: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Int[
     return torch.tensor(ids)
 
 
-def make_room(model: PreTrainedModel, n_tokens: int) -> None:
+def _make_room(model: PreTrainedModel, n_tokens: int) -> None:
     """Give a model an embedding for so many tokens, if it has fewer."""
     from workbench.models.pretrained.checks import n_tokens as known
 
@@ -204,7 +174,7 @@ def make_room(model: PreTrainedModel, n_tokens: int) -> None:
 
 
 @torch.no_grad()
-def measured(
+def _measured(
     model: PreTrainedModel, batch: Batch, answers: Bool[Tensor, "batch pos"] | None, size: int
 ) -> dict[str, float]:
     """The mean loss in nats of the scored tokens, and its exponential, without dropout; of answers how many are right.
@@ -233,3 +203,7 @@ def measured(
     if answers is not None:
         figures |= {"accuracy": right / int(answers.sum()), "whole_answer": whole / len(batch)}
     return figures
+
+
+Data = _TextData | _TaskData
+"""What a model is trained on, in its own tokens, and what is held out."""

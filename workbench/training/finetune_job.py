@@ -18,10 +18,8 @@ from workbench.training.finetune_config import (
     FinetuneConfig,
     digest_of_weights,
     finetuned,
-    is_finetuning,
-    read_config,
 )
-from workbench.training.sweeps.job import Job, let_it_save
+from workbench.training.sweeps.job import Job
 from workbench.util.files import write_atomically
 from workbench.util.strict_settings import checked
 
@@ -38,21 +36,21 @@ class FinetuneJob(Job):
     def work(spec: Any, folder: Path) -> None:
         torch.set_num_threads(1)  # as many fine-tunings as cores at a time, so that more threads would only wait
         config = checked(FinetuneConfig, spec)
-        if not is_finetuning(folder):
+        if not (folder / FINETUNE).is_file():
             finetune(config, folder, progress=False)
             return
-        let_it_save(folder)
-        find_again(folder, config)
+        Job.let_it_save(folder)
+        _find_again(folder, config)
         if config.text is not None:  # which whoever has it made has named again
             os.environ[TEXTS] = os.pathsep.join([os.environ.get(TEXTS, ""), str(Path(config.text).resolve().parent)])
         resume_finetune(folder, progress=False)
 
     @property
     def finished(self) -> bool:
-        return is_finetuning(self.folder) and finetuned(self.folder).finished
+        return (self.folder / FINETUNE).is_file() and finetuned(self.folder).finished
 
     def check(self) -> None:
-        due, kept = self.config.in_full(), read_config(self.folder)
+        due, kept = self.config.in_full(), FinetuneConfig.read(self.folder)
         found = {*FOUND, *(("length",) if due.length is None else ())}
         wanted = {name: value for name, value in due.model_dump(mode="json").items() if name not in found}
         had = kept.model_dump(mode="json")
@@ -67,7 +65,7 @@ class FinetuneJob(Job):
             raise ValueError(f"{self.folder} holds another fine-tuning, with {differs[0]}: move it away first")
 
     def receive(self, folder: Path) -> None:
-        find_again(folder, self.config)
+        _find_again(folder, self.config)
         type(self)(self.config, folder).check()
 
     def latest(self) -> Mapping[str, Any]:
@@ -79,9 +77,9 @@ class FinetuneJob(Job):
         return {field: path for field, path in named.items() if path.is_file() or (field == "model" and path.is_dir())}
 
 
-def find_again(folder: Path, config: FinetuneConfig) -> None:
+def _find_again(folder: Path, config: FinetuneConfig) -> None:
     """Write into a folder that has moved where the model and the text of its fine-tuning are now."""
-    kept, due = read_config(folder), config.in_full()
+    kept, due = FinetuneConfig.read(folder), config.in_full()
     if (kept.model, kept.text) != (due.model, due.text):
         moved = kept.model_copy(update={"model": due.model, "text": due.text})
         write_atomically(folder / FINETUNE, moved.model_dump_json(indent=1).encode())

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workbench.runs import RunConfig
+    from workbench.training.finetune_config import FinetuneConfig
 
 ONE_CYCLE_WARM, ONE_CYCLE_START, ONE_CYCLE_END = 0.3, 1 / 25, 1e-4 / 25  # as PyTorch's OneCycleLR
 
 
-class Schedule(Protocol):
-    """What a config says of its learning rate."""
-
-    @property
-    def learning_rate(self) -> float: ...
-    @property
-    def warmup(self) -> int: ...
-    @property
-    def schedule(self) -> str: ...
-    @property
-    def steps(self) -> int: ...
-
-
-def learning_rate(config: Schedule, step: int) -> float:
+def learning_rate(config: RunConfig | FinetuneConfig, step: int) -> float:
     """The learning rate of the step that follows `step` finished ones.
 
     `cosine` and `constant` first rise linearly over `warmup` steps; then the one falls to 0 along half a cosine, the

@@ -15,10 +15,17 @@ from workbench.training.hint_mixing import Batches
 from workbench.training.learning_rate import learning_rate
 from workbench.training.presets import preset_config
 from workbench.training.progress import Progress
-from workbench.training.state import Figures, TrainingError, cannot_write, forget_states, last_whole, only_trainer
+from workbench.training.state import (
+    Figures,
+    State,
+    TrainingError,
+    forget_states,
+    only_trainer,
+)
 from workbench.training.trained import Trained
 from workbench.training.training_run import TrainingRun
 from workbench.util.interrupts import Interrupts
+from workbench.util.messages import in_one_line
 
 StepOfAll = Callable[[tuple[Batches, ...], float], Sequence[Figures | None]]
 """One optimizer step of several runs: the batches of each and the learning rate in, the figures of each out.
@@ -91,12 +98,16 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
         ValueError: if there is no run, its config or states do not fit, or another process is training it.
         TrainingError: as `train`.
     """
-    processes = Processes.started(_device_for(path))
-    run = processes.do(lambda: runs.load_run(path))
+    try:
+        opened: Run | None = runs.load_run(path)
+    except ValueError:  # which the main process raises below, in all of them
+        opened = None
+    processes = Processes.started("cpu" if opened is None or opened.finished else opened.config.device)
+    run = processes.do(lambda: opened or runs.load_run(path))
     with ExitStack() as lock:
         if not processes.do(lambda: _lock_unfinished(run, lock)):
             return run
-        state, problems = processes.do(lambda: last_whole(run))
+        state, problems = processes.do(lambda: _last_fitting(run))
         member = TrainingRun(run.config, run.path, processes, tensorboard)
         if state is not None:
             member.learner.restore(state)
@@ -105,13 +116,13 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
     return member.opened()
 
 
-def _device_for(path: str | Path) -> str:
-    """The device on which to resume a run; the CPU if it is finished, or cannot be opened."""
-    try:
-        run = runs.load_run(path)
-    except ValueError:
-        return "cpu"
-    return "cpu" if run.finished else run.config.device
+@in_one_line()
+def _last_fitting(run: Run) -> tuple[State | None, list[str]]:
+    """As `State.last`; ValueError if the state does not fit the run's model, before any model is made."""
+    state, problems = State.last(run.path)
+    if state is not None:
+        runs.check_shapes(run.config, state.path, runs.MODEL)
+    return state, problems
 
 
 def _lock_unfinished(run: Run, lock: ExitStack) -> bool:
@@ -167,7 +178,7 @@ def train_together(
                 opened.enter_context(member.begin(problems, resumed))
             failures = _train_steps(members, step, batches, bar, interrupts)
     except OSError as error:
-        raise cannot_write(first.path, error) from None
+        raise TrainingError.cannot_write(first.path, error) from None
     if failures:
         raise TrainingError("; ".join(failures))
 
@@ -193,7 +204,7 @@ def _train_steps(
                 failures.append(member.fail())
             else:
                 member.record(figures, its_batches, time.perf_counter() - clock)
-        bar.update(number, mean_shown(members))
+        bar.update(number, _mean_shown(members))
         active = _active(members)
         interrupted = processes.any(interrupts.requested)
         if interrupted or (number % config.save_every == 0 and number < config.steps):
@@ -214,7 +225,7 @@ def _active(members: Sequence[Trained]) -> list[Trained]:
     return [member for member in members if not member.done]
 
 
-def mean_shown(members: Sequence[Trained]) -> dict[str, float]:
+def _mean_shown(members: Sequence[Trained]) -> dict[str, float]:
     """The figures that the progress bar shows: of several runs, their means."""
     names = dict.fromkeys(name for member in members for name in member.shown)
     values = {name: [member.shown[name] for member in members if name in member.shown] for name in names}

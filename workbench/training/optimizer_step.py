@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from workbench.objectives import Objective
 from workbench.runs import RunConfig
 from workbench.tasks import Batch
-from workbench.training.checkpoints import is_checkpoint
 from workbench.training.distributed import Processes
 from workbench.training.state import Figures, Learner
 from workbench.util.seeds import generator, global_draws
@@ -106,7 +105,7 @@ class Step(OptimizerStep):
         self.waits |= config.optimizer != "adamw" or config.average > 0
 
     def asked(self, step: int) -> bool:
-        return super().asked(step) or is_checkpoint(self.config, step)
+        return super().asked(step) or self.config.keeps_checkpoint(step)
 
     def backward(self, batch: Batch, share: float) -> tuple[Tensor, Figures]:
         if self.config.accumulate > 1:
@@ -162,17 +161,6 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[Non
     """PyTorch's autocast for the half precisions; for the others, a context that does nothing."""
     half = HALF.get(precision)
     return nullcontext() if half is None else torch.autocast(device.type, half)
-
-
-@contextmanager
-def float32_products(precision: str) -> Iterator[None]:
-    """Let matrix products of float32 use TF32 within this context, if the precision is `tf32`."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else before)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def needed(objectives: Mapping[str, Objective]) -> tuple[str, ...]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import AdamW, Muon, Optimizer
 
-from workbench.models import Decoder
 from workbench.runs import RunConfig
 from workbench.training.learning_rate import learning_rate
 
@@ -23,15 +22,10 @@ def make_optimizer(config: RunConfig, parameters: Sequence[Tensor], matrices: Se
     by_muon = set(map(id, matrices))
     rest = [parameter for parameter in parameters if id(parameter) not in by_muon]
     adamw = AdamW(rest, betas=(0.9, config.beta2), fused=True, **of_both)
-    return Together(adamw, Muon(matrices, adjust_lr_fn="match_rms_adamw", **of_both)) if matrices else adamw
+    return _Together(adamw, Muon(matrices, adjust_lr_fn="match_rms_adamw", **of_both)) if matrices else adamw
 
 
-def block_matrices(model: Decoder) -> list[Tensor]:
-    """The matrices of all blocks: queries, keys, values and outputs of attention, each of all heads, and the MLPs'."""
-    return [module.weight for module in model.layers.modules() if isinstance(module, nn.Linear)]
-
-
-class Together(Optimizer):
+class _Together(Optimizer):
     """Several optimizers, of a group of parameters each, as one: with one list of groups and one state."""
 
     def __init__(self, *parts: Optimizer) -> None:

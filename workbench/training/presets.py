@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.models.config import without_fitted
-from workbench.runs import RunConfig, even_mixture, parse_config
-from workbench.runs.config import check_condition
+from workbench.runs import RunConfig, parse_config
+from workbench.runs.conditions import check_condition
+from workbench.runs.fit_to_task import unfitted
 from workbench.training.paper_presets import PAPER_PRESETS
 from workbench.util.lookup import lookup
 from workbench.util.settings import merge
@@ -24,12 +24,11 @@ _TASK: dict[str, Any] = {
     "schedule": "onecycle",
 }
 _CHAIN: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "pointer_chain", "n": 32, "k": 4, "reading": "root"},
     "model": {"n_layers": 1, "d_model": 64, "n_heads": 4, "attention": "chacal"},
-    "objectives": {"next_token": {}},
     "steps": 500,
-    "batch_size": 64,
-    "learning_rate": 3e-3,
+    "schedule": "cosine",
 }
 _PROPERTIES: dict[str, Any] = {
     **_CHAIN,
@@ -39,32 +38,24 @@ _PROPERTIES: dict[str, Any] = {
     "learning_rate": 1e-3,
 }
 _SORT: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "sorting", "q": 32, "min_length": 2, "max_length": 16, "test_max_length": 20},
     "model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "positions": "none"},
-    "objectives": {"next_token": {}},
     "steps": 3000,
-    "batch_size": 64,
-    "learning_rate": 3e-3,
-    "schedule": "onecycle",
 }
 _MULTIPLY: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "multiplication", "digits": 2},
     "model": {"n_layers": 2, "d_model": 128, "n_heads": 4},
-    "objectives": {"next_token": {}},
     "steps": 1200,
     "batch_size": 256,
-    "learning_rate": 3e-3,
-    "schedule": "onecycle",
     "stop_on": "whole_answer",
 }
 _BOXES: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "boxes", "style": "advanced", "n_boxes": 4, "n_objects": 8, "capacity": 2, "max_operations": 6},
-    "model": {"n_layers": 2, "d_model": 64, "n_heads": 4},
-    "objectives": {"next_token": {}},
     "steps": 1800,
     "batch_size": 32,
-    "learning_rate": 3e-3,
-    "schedule": "onecycle",
 }
 _BOX_MOVES: dict[str, Any] = {  # the recipe of the study box-moves
     "task": {"name": "box_moves", "min_moves": 8, "max_moves": 8},
@@ -89,42 +80,35 @@ _BOX_MOVES: dict[str, Any] = {  # the recipe of the study box-moves
     "stop_on": "whole_answer",
 }
 _INCREMENT: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "increment", "max_length": 8, "test_max_length": 16, "skew": "uniform"},
     "model": {"n_layers": 4, "d_model": 64, "n_heads": 4, "positions": "none"},
-    "objectives": {"next_token": {}},
     "steps": 2400,
-    "batch_size": 64,
     "learning_rate": 1e-3,
-    "schedule": "onecycle",
 }
 _ARITHMETIC: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "arithmetic", "p": 7, "operators": 2, "min_operators": 1},
-    "model": {"n_layers": 2, "d_model": 64, "n_heads": 4},
-    "objectives": {"next_token": {}},
     "steps": 4000,
-    "batch_size": 64,
     "learning_rate": 1e-3,
-    "schedule": "onecycle",
     "stop_on": "whole_answer",
 }
 _LIS: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "lis", "length": 16, "values": 64},
     "model": {"n_layers": 3, "d_model": 64, "n_heads": 4},
-    "objectives": {"next_token": {}},
     "steps": 1500,
     "batch_size": 128,
     "learning_rate": 2e-3,
-    "schedule": "onecycle",
     "stop_on": "whole_answer",
 }
 _TEXT: dict[str, Any] = {
+    **_TASK,
     "task": {"name": "text", "path": "shakespeare", "block": 64},
     "model": {"n_layers": 2, "d_model": 128, "n_heads": 4},
-    "objectives": {"next_token": {}},
     "steps": 1000,
     "batch_size": 32,
     "learning_rate": 1e-3,
-    "schedule": "onecycle",
 }
 _ADDITION: dict[str, Any] = {
     "task": {"name": "modular_addition", "p": 53, "train_fraction": 0.4},
@@ -258,24 +242,6 @@ SECONDS: dict[str, int] = {
 """The seconds that each preset took on one core, as measured by `bench_presets.py`: an expectation, not a promise."""
 
 
-def _without_derived(config: RunConfig) -> dict[str, Any]:
-    """A config as plain data without what follows from other fields, so that it follows them when they are replaced."""
-    data = config.model_dump(mode="json")
-    model = data["model"]
-    if config.mixture == even_mixture(config.make_task()):
-        del data["mixture"]
-    if model["d_head"] * model["n_heads"] == model["d_model"]:
-        del model["d_head"]
-    if model["n_kv_heads"] == model["n_heads"]:
-        del model["n_kv_heads"]
-    if model["d_mlp"] == 4 * model["d_model"]:
-        del model["d_mlp"]
-    model["attention"] = [without_fitted(layer, config.make_task()) for layer in config.model.attention]
-    if all(layer == model["attention"][0] for layer in model["attention"]):
-        model["attention"] = model["attention"][0]
-    return data
-
-
 def task_config(name: str, overrides: Mapping[str, Any]) -> RunConfig:
     """A config for a task without a preset: a standard model of two layers, with some fields replaced.
 
@@ -292,11 +258,14 @@ def preset_config(config: str | RunConfig | Mapping[str, Any], overrides: Mappin
     Raises:
         ValueError: if the preset does not exist, or a field or its value is wrong; in one line.
     """
+    base: Mapping[str, Any]
     if isinstance(config, str):
         presets = PAPER_PRESETS if config.startswith("paper/") else PRESETS
         base = {"preset": config, **lookup(presets, config, "preset")}
+    elif overrides:
+        base = unfitted(config if isinstance(config, RunConfig) else parse_config(config))
     else:
-        base = _without_derived(config if isinstance(config, RunConfig) else parse_config(config))
+        base = config.model_dump(mode="json") if isinstance(config, RunConfig) else config
     if "preset" in overrides:
         raise ValueError("preset names what a config was made from; give another preset instead of replacing it")
     task = overrides.get("task")
@@ -305,7 +274,7 @@ def preset_config(config: str | RunConfig | Mapping[str, Any], overrides: Mappin
             base = {**base, "task": {}}  # the settings of one task mean nothing to another
         derived = ("d_vocab", "n_ctx", "heads")
         base = {**base, "model": {key: value for key, value in base["model"].items() if key not in derived}}
-    made = parse_config(merge(base, overrides))
+    made = parse_config(merge(base, overrides) if overrides else base)
     for condition in made.test_conditions:
         check_condition(made.make_task(), condition)
     return made

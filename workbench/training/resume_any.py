@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.runs import Run
+from workbench.runs.model_run import FINETUNE
 from workbench.training import loop
 from workbench.training.finetune import resume_finetune
-from workbench.training.finetune_config import Finetuned, is_finetuning
+from workbench.training.finetune_config import Finetuned
 from workbench.training.resume_seed_stack import resume_seeds, stacked
 
 
@@ -23,7 +24,7 @@ def resume(path: str | Path | Run, *, progress: bool = True, tensorboard: bool =
         ValueError, TrainingError: as these functions.
     """
     folder = path.path if isinstance(path, Run) else Path(path)
-    if is_finetuning(folder):
+    if (folder / FINETUNE).is_file():
         if tensorboard:
             raise ValueError("tensorboard is of runs that `workbench train` makes; leave it out")
         return resume_finetune(folder, progress=progress)

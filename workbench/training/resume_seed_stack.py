@@ -8,12 +8,13 @@ from pathlib import Path
 
 from workbench import runs
 from workbench.runs import Run, RunConfig, load_run
+from workbench.training.distributed import Processes
 from workbench.training.loop import train_together
-from workbench.training.seed_stack import StackedStep, single_process
+from workbench.training.seed_stack import StackedStep
 from workbench.training.state import State, forget_states, only_trainer
 from workbench.training.training_run import TrainingRun
-from workbench.util.files import load_tensors
-from workbench.util.messages import brief
+from workbench.util.files import load_tensors, read_object
+from workbench.util.messages import brief, in_one_line
 
 
 def stacked(path: str | Path) -> tuple[int, ...]:
@@ -22,10 +23,29 @@ def stacked(path: str | Path) -> tuple[int, ...]:
     Raises:
         ValueError: if a stack's file is damaged, or there are several stacks.
     """
-    stacks = {runs.stack_of(folder) for folder in sorted(Path(path).glob("seed-*")) if folder.is_dir()} - {()}
+    stacks = {_stack_of(folder) for folder in sorted(Path(path).glob("seed-*")) if folder.is_dir()} - {()}
     if len(stacks) > 1:
         raise ValueError(f"{path} holds {len(stacks)} stacks that are not finished; resume their runs one by one")
     return next(iter(stacks), ())
+
+
+@in_one_line()
+def _stack_of(path: Path) -> tuple[int, ...]:
+    """The seeds of the stack that an unfinished run is trained in, its own included; empty if it is trained alone.
+
+    Raises:
+        ValueError: if the file that says so is damaged.
+    """
+    file = path / runs.STATES / runs.STACK
+    if not file.exists():
+        return ()
+    try:
+        seeds = read_object(file, runs.LONGEST_CONFIG)["seeds"]
+        if not (all(type(seed) is int for seed in seeds) and len(set(seeds)) == len(seeds)):
+            raise TypeError
+    except (KeyError, TypeError):
+        raise ValueError(f"{file} is corrupted: it does not list seeds") from None
+    return tuple(seeds)
 
 
 def resume_seeds(path: str | Path, *, progress: bool = True, tensorboard: bool = False) -> list[Run]:
@@ -46,7 +66,7 @@ def resume_seeds(path: str | Path, *, progress: bool = True, tensorboard: bool =
     if not seeds:
         raise ValueError(f"there is no stack of seeds to go on with in {path}")
     configs = _configs(path, seeds)
-    processes = single_process(configs[0])
+    processes = Processes.alone(configs[0].device)
     members = [TrainingRun(config, path / f"seed-{config.seed}", processes, tensorboard) for config in configs]
     with ExitStack() as locks:
         for member in members:

@@ -25,6 +25,7 @@ from workbench.training.optimizers import make_optimizer
 from workbench.training.presets import preset_config
 from workbench.training.state import Figures, Learner, only_trainer
 from workbench.training.training_run import TrainingRun
+from workbench.util.files import check_can_make
 
 
 def train_seeds(
@@ -54,10 +55,10 @@ def train_seeds(
     """
     config = preset_config(config, overrides)
     seeds = list(range(config.seed, config.seed + seeds)) if isinstance(seeds, int) else list(seeds)
-    check_stackable(config, seeds)
-    processes = single_process(config)
+    _check_stackable(config, seeds)
+    processes = Processes.alone(config.device)
     configs = [config.model_copy(update={"seed": seed}) for seed in seeds]
-    members = [TrainingRun(one, Path(out) / f"seed-{one.seed}", processes, tensorboard) for one in configs]
+    members = [TrainingRun(each, Path(out) / f"seed-{each.seed}", processes, tensorboard) for each in configs]
     _check_places(Path(out), members)
     with ExitStack() as locks:
         for member in members:
@@ -69,12 +70,14 @@ def train_seeds(
 
 def _check_places(out: Path, members: Sequence[TrainingRun]) -> None:
     """Raise ValueError if the folder cannot hold run folders, or one of them is taken."""
-    runs.check_no_run(out)
+    if (out / runs.CONFIG).is_file():
+        raise ValueError(f"{out} is a run itself; give another --out")
+    check_can_make(out / "run")
     for member in members:
         runs.check_place(member.path)
 
 
-def check_stackable(config: RunConfig, seeds: Sequence[int]) -> None:
+def _check_stackable(config: RunConfig, seeds: Sequence[int]) -> None:
     """Raise ValueError unless runs of these seeds can be trained as a stack."""
     if not seeds:
         reason = "there is no seed; ask for 1 or more"
@@ -95,14 +98,6 @@ def check_stackable(config: RunConfig, seeds: Sequence[int]) -> None:
     else:
         return
     raise ValueError(f"these runs cannot be stacked: {reason}")
-
-
-def single_process(config: RunConfig) -> Processes:
-    """The process alone, on the config's device. Raises ValueError if `torchrun` started several."""
-    processes = Processes.started(config.device)
-    if processes.count > 1:
-        raise ValueError("a stack of seeds trains in one process; start it without torchrun")
-    return processes
 
 
 CACHED = 1 << 19  # entries of the widest activation in a pass of several runs that still fit a CPU's cache

@@ -18,7 +18,6 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from workbench import runs
 from workbench.objectives import Objective
-from workbench.runs import Run
 from workbench.runs.lock import SECONDS_TO_LET_GO, only_writer
 from workbench.runs.model_run import FINETUNE
 from workbench.training.distributed import Processes
@@ -35,27 +34,19 @@ ADAMW, MUON = ("exp_avg", "exp_avg_sq", "step"), ("momentum_buffer",)  # what ea
 class TrainingError(RuntimeError):
     """Training could not go on; the message says where it stopped and what was kept."""
 
-
-def cannot_write(run: Path, error: OSError) -> TrainingError:
-    """The error for a disk that is full, or a run that was moved away: what was kept, and how to resume."""
-    if error.errno == errno.ENOENT and not run.exists():
-        return TrainingError(
-            f"{brief(run)} was moved or deleted while it trained; what was kept until then is in it, and "
-            "`workbench resume` with its new path goes on from there"
-        )
-    step = max(map(runs.step_of, runs.states(run)), default=None)
-    kept = "no state was kept yet" if step is None else f"step {step} is kept"
-    begun = any((run / name).is_file() for name in (runs.CONFIG, FINETUNE))
-    then = f"`workbench resume {run}` goes on from there" if begun else "nothing was written"
-    return TrainingError(brief(f"cannot write {error.filename or run}: {error.strerror}; {kept}, and {then}"))
-
-
-def not_finite(step: int, path: Path, rate: float) -> str:
-    """Why training ended behind a step whose successor is not finite, and what was kept, in a line."""
-    return (
-        f"the loss or its gradient is not finite at step {step + 1}; the weights of step {step} are saved in {path}; "
-        f"try a lower learning_rate than {rate:g}"
-    )
+    @staticmethod
+    def cannot_write(run: Path, error: OSError) -> TrainingError:
+        """The error for a disk that is full, or a run that was moved away: what was kept, and how to resume."""
+        if error.errno == errno.ENOENT and not run.exists():
+            return TrainingError(
+                f"{brief(run)} was moved or deleted while it trained; what was kept until then is in it, and "
+                "`workbench resume` with its new path goes on from there"
+            )
+        step = max(map(runs.step_of, runs.states(run)), default=None)
+        kept = "no state was kept yet" if step is None else f"step {step} is kept"
+        begun = any((run / name).is_file() for name in (runs.CONFIG, FINETUNE))
+        then = f"`workbench resume {run}` goes on from there" if begun else "nothing was written"
+        return TrainingError(brief(f"cannot write {error.filename or run}: {error.strerror}; {kept}, and {then}"))
 
 
 Figures = dict[str, Tensor | float]
@@ -223,6 +214,17 @@ class State:
     tensors: Mapping[str, Tensor]
     metadata: Mapping[str, str]
 
+    @staticmethod
+    def last(run: Path) -> tuple[State | None, list[str]]:
+        """The last state in a folder that is not damaged, if there is one; and a line for each later one that is."""
+        problems: list[str] = []
+        for path in runs.states(run):
+            try:
+                return State(path, *load_tensors(path)), problems
+            except ValueError as error:
+                problems.append(brief(error))
+        return None, problems
+
 
 def _progress(state: State, wrong: str) -> dict[str, Any]:
     """The progress in the metadata of a state. Raises ValueError, beginning with `wrong`, if any of it is missing."""
@@ -239,30 +241,6 @@ def _progress(state: State, wrong: str) -> dict[str, Any]:
     if not all(isinstance(number, int | float) for number in numbers) or progress["step"] != runs.step_of(state.path):
         raise ValueError(f"{wrong}: it does not say how far it is")
     return progress
-
-
-@in_one_line()
-def last_whole(run: Run) -> tuple[State | None, list[str]]:
-    """The last state that is not damaged, if there is one; and a line for each later one that is.
-
-    Raises:
-        ValueError: if it does not fit the model of the run's config; no model is made before this check.
-    """
-    state, problems = last_readable(run.path)
-    if state is not None:
-        runs.check_shapes(run.config, state.path, runs.MODEL)
-    return state, problems
-
-
-def last_readable(run: Path) -> tuple[State | None, list[str]]:
-    """The last state in a folder that is not damaged, if there is one; and a line for each later one that is."""
-    problems: list[str] = []
-    for path in runs.states(run):
-        try:
-            return State(path, *load_tensors(path)), problems
-        except ValueError as error:
-            problems.append(brief(error))
-    return None, problems
 
 
 def forget_states(run: Path) -> None:
@@ -291,5 +269,5 @@ def only_trainer(run: Path, wait: float = SECONDS_TO_LET_GO) -> Iterator[None]:
         try:
             lock.enter_context(only_writer(run, wait))
         except OSError as error:
-            raise cannot_write(run, error) from None
+            raise TrainingError.cannot_write(run, error) from None
         yield

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from workbench import runs
 from workbench.training.distributed import Processes
-from workbench.training.environment import environment
 from workbench.training.hint_mixing import Batches
-from workbench.training.log import Log
 from workbench.training.optimizer_step import OptimizerStep
-from workbench.training.state import Figures, Learner, not_finite
+from workbench.training.state import Figures, Learner
+from workbench.util.distribution import commit, version
+from workbench.util.memory import check_memory
 
 SHOWN = ("loss", "accuracy")  # by the progress bar
+PACKAGES = ("torch", "transformer-lens", "numpy", "safetensors")  # whose versions the log has
 
 
 class Trained(ABC):
@@ -37,7 +45,7 @@ class Trained(ABC):
 
     def __init__(self, config: Any, path: Path, processes: Processes) -> None:
         self.config, self.path, self.processes = config, path, processes
-        self.log: Log | None = None
+        self.log: _Log | None = None
         self.done, self.shown = False, dict[str, float]()
 
     @abstractmethod
@@ -72,10 +80,10 @@ class Trained(ABC):
             problems: damaged states that were passed over, each in a line.
             resumed: whether training goes on.
         """
-        with Log(self.path / runs.METRICS) if self.processes.main else nullcontext() as self.log:
+        with _Log(self.path / runs.METRICS) if self.processes.main else nullcontext() as self.log:
             resumed_at = {"step": self.learner.step, "problems": list(problems)} if resumed else {}
             if self.log is not None:
-                machine = environment(self.processes.device, self.processes.count)
+                machine = _environment(self.processes.device, self.processes.count)
                 self.log.write({"event": "resumed" if resumed else "started", **resumed_at, **machine})
             yield
 
@@ -121,4 +129,61 @@ class Trained(ABC):
         """End because the loss is not finite; returns why, and what was kept, in a line."""
         self.save()
         self.done = True
-        return not_finite(self.learner.step, self.path, self.config.learning_rate)
+        step, rate = self.learner.step, self.config.learning_rate
+        return (
+            f"the loss or its gradient is not finite at step {step + 1}; the weights of step {step} are saved in "
+            f"{self.path}; try a lower learning_rate than {rate:g}"
+        )
+
+
+class _Log:
+    """An open metrics.jsonl. A last line that a kill cut short is removed when the file is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.file = path, os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        check_memory(os.fstat(self.file).st_size, str(path))
+        written = path.read_bytes()
+        os.ftruncate(self.file, written.rfind(b"\n") + 1)
+        os.lseek(self.file, 0, os.SEEK_END)
+
+    def __enter__(self) -> _Log:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        os.close(self.file)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Append a line. Raises OSError, with the file's name, if the disk is full."""
+        line = (json.dumps(row) + "\n").encode()
+        try:
+            while line:
+                line = line[os.write(self.file, line) :]
+        except OSError as error:
+            error.filename = str(self.path)
+            raise
+
+    def sync(self) -> None:
+        """Make sure that what was written survives a power cut."""
+        os.fsync(self.file)
+
+
+def _environment(device: torch.device, processes: int) -> dict[str, Any]:
+    """Versions of packages, the workbench's git commit (None outside a checkout), and the machine."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return {
+        "versions": {"python": platform.python_version(), "workbench": version()} | _versions(),
+        "commit": commit(),
+        "device": str(device),
+        "device_name": name,
+        "threads": torch.get_num_threads(),
+        "processes": processes,
+    }
+
+
+def _versions() -> dict[str, str]:
+    """The versions of packages; a machine that only trains need not have TransformerLens."""
+    versions = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version_of(name)
+    return versions

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import copy
+import resource
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from workbench import runs
 from workbench.models import Decoder
-from workbench.models.decoder import MultiHeadAttention
 from workbench.runs import Run, RunConfig
-from workbench.training.checkpoints import is_checkpoint, levels_passed
+from workbench.tasks import Task
 from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
-from workbench.training.early_stopping import stop_event
-from workbench.training.environment import peak_megabytes
 from workbench.training.evaluation import OF_CURRICULUM, Evaluation
 from workbench.training.hint_mixing import Batches, sizes
-from workbench.training.optimizer_step import Step, float32_products
-from workbench.training.optimizers import block_matrices, make_optimizer
-from workbench.training.state import Figures, Learner, cannot_write, forget_states
+from workbench.training.optimizer_step import Step
+from workbench.training.optimizers import make_optimizer
+from workbench.training.state import Figures, Learner, TrainingError, forget_states
 from workbench.training.trained import Trained
-from workbench.training.training_set import epochs, memory_of_sets
+from workbench.training.training_set import memory_of_sets
 from workbench.util.memory import check_memory
 from workbench.util.seeds import generator, global_draws
 
@@ -37,10 +37,10 @@ class TrainingRun(Trained):
 
     def __init__(self, config: RunConfig, path: Path, processes: Processes, tensorboard: bool = False) -> None:
         """Raises ValueError if the config cannot be trained on this machine, or by so many processes."""
-        check_size(config, processes.device)
         super().__init__(config, path, processes)
-        self.task = config.make_task()
-        self.learner = make_learner(config, processes.device)
+        easier, self.task = config.curriculum_tasks(), config.make_task()
+        self._check_size(max(task.n_ctx for task in (self.task, *easier)))
+        self.learner = make_learner(config, self.task, processes.device)
         self._check_shares()
         self._check_room()
         self.evaluation = Evaluation(self.task, config)
@@ -49,6 +49,22 @@ class TrainingRun(Trained):
         if tensorboard:
             _writer_class()
         self.target: Mapping[str, Any] | None = None
+
+    def _check_size(self, longest: int) -> None:
+        """Raise ValueError if the least that training must hold does not fit in this machine's memory.
+
+        It holds the weights, their gradients, two moments and the average, if one is kept (on a GPU, only the weights
+        pass through this memory), the logits and residuals of a batch of the longest sequences, and the sequences of an
+        evaluation and of a finite training set's pools.
+        """
+        config, model = self.config, self.config.model
+        on_cpu = self.processes.device.type == "cpu"
+        numbers = model.n_parameters * (4 + bool(config.average) if on_cpu else 1)
+        numbers += config.batch_size * longest * (model.d_vocab + model.n_layers * model.d_model)
+        held = config.eval_size * self.task.bytes_each
+        if config.train_size is not None:
+            held += memory_of_sets(self.task, config)
+        check_memory(4 * numbers + held, "training this config")
 
     def _check_shares(self) -> None:
         for head, n in sizes(self.config).items():
@@ -75,7 +91,7 @@ class TrainingRun(Trained):
         try:
             runs.create(self.path, self.config, stack)
         except OSError as error:
-            raise cannot_write(self.path, error) from None
+            raise TrainingError.cannot_write(self.path, error) from None
 
     def optimizer_step(self) -> Step:
         return Step(self.config, self.learner, self.processes)
@@ -83,11 +99,11 @@ class TrainingRun(Trained):
     @contextmanager
     def begin(self, problems: Sequence[str] = (), resumed: bool = False) -> Iterator[None]:
         """Open the log within this context; where checkpoints are kept, the untrained model is the first."""
-        with float32_products(self.config.precision), super().begin(problems, resumed):
+        with _float32_products(self.config.precision), super().begin(problems, resumed):
             step = self.learner.step
             if self.board is not None:
                 self.writer = _writer_class()(str(self.board), purge_step=step + 1 if resumed else None)
-            if step == 0 and is_checkpoint(self.config, 0):
+            if step == 0 and self.config.keeps_checkpoint(0):
                 self._checkpoint()
             try:
                 yield
@@ -101,15 +117,15 @@ class TrainingRun(Trained):
     def record(self, figures: Figures, batches: Batches, seconds: float) -> None:
         """Count a finished step, as any; where the config says so, also keep a checkpoint, or stop early."""
         super().record(figures, batches, seconds)
-        if is_checkpoint(self.config, self.learner.step):
+        if self.config.keeps_checkpoint(self.learner.step):
             self._checkpoint()
         if self.target and self.learner.step < self.config.steps:
             self.write(self.target)
             self.finish()
 
     def write_row(self, row: dict[str, float]) -> None:
-        if (visited := epochs(self.config, self.learner.step)) is not None:
-            row["epoch"] = round(visited, 4)
+        if self.config.train_size is not None:
+            row["epoch"] = round(self.learner.step * self.config.batch_size / self.config.train_size, 4)
         super().write_row(row)
         for name, value in row.items() if self.writer is not None else ():
             self.writer.add_scalar(name, value, self.learner.step)
@@ -120,12 +136,13 @@ class TrainingRun(Trained):
         if self.processes.main:
             figures = self.evaluation(learner.evaluated, learner.device, learner.passed)
             accuracy = figures.get("accuracy", -1.0)
-            passed = levels_passed(config, learner.best, accuracy)
+            passed = [level for level in config.checkpoint_at if learner.best < level <= accuracy]
             learner.best = max(learner.best, accuracy)
             if passed:
                 self.write({"event": "checkpoint", "step": learner.step, "accuracy": accuracy, "passed": passed})
                 self._checkpoint()
-            self.target = stop_event(config, learner.step, figures)
+            reached = {"event": "target", "step": learner.step, config.stop_on: figures.get(config.stop_on)}
+            self.target = reached if config.stops_at(figures) else None
             if learner.passed < len(config.curriculum) and figures[OF_CURRICULUM] >= config.curriculum_at:
                 learner.passed += 1
                 self.write({"event": "curriculum", "step": learner.step, "passed": learner.passed})
@@ -154,7 +171,7 @@ class TrainingRun(Trained):
                 "seconds": round(learner.seconds, 3),
                 "tokens": learner.tokens,
                 "tokens_per_second": round(learner.tokens / max(learner.seconds, 1e-9), 1),
-                "peak_megabytes": round(peak_megabytes(learner.device), 1),
+                "peak_megabytes": round(_peak_megabytes(learner.device), 1),
             }
         )
         self.log.sync()
@@ -166,35 +183,43 @@ class TrainingRun(Trained):
         return runs.load_run(self.path) if self.processes.main else Run(self.path, self.config)
 
 
-def check_size(config: RunConfig, device: torch.device) -> None:
-    """Raise ValueError if the least that training must hold does not fit in this machine's memory.
-
-    It holds the weights, their gradients, two moments and the average, if one is kept (on a GPU, only the weights pass
-    through this memory), the logits and residuals of a batch, and the sequences of an evaluation and of a finite
-    training set's pools.
-    """
-    model, task = config.model, config.make_task()
-    numbers = model.n_parameters * (4 + bool(config.average) if device.type == "cpu" else 1)
-    longest = max(one.n_ctx for one in (task, *config.curriculum_tasks()))
-    numbers += config.batch_size * longest * (model.d_vocab + model.n_layers * model.d_model)
-    held = config.eval_size * task.bytes_each + memory_of_sets(task, config)
-    check_memory(4 * numbers + held, "training this config")
-
-
-def make_learner(config: RunConfig, device: torch.device) -> Learner:
+def make_learner(config: RunConfig, task: Task, device: torch.device) -> Learner:
     """A learner at step 0."""
     with global_draws(generator(config.seed, "objectives").initial_seed()):  # objectives may initialise modules
         model = Decoder(config.model, generator(config.seed, "weights"))
-        for layer in model.modules():
-            if isinstance(layer, MultiHeadAttention):
-                layer.variant.check_paths(config.model.n_heads, layer.d_head, min(config.model.n_ctx, 64))
+        shape = config.model
+        assert shape.d_head is not None
+        different = {str(settings): variant for settings, variant in zip(shape.attention, model.attention, strict=True)}
+        for variant in different.values():
+            variant.check_paths(shape.n_heads, shape.d_head, min(shape.n_ctx, 64))
         model = model.to(device, config.dtype)
-        objectives = {name: term.to(device, config.dtype) for name, term in config.make_objectives().items()}
+        objectives = {name: term.to(device, config.dtype) for name, term in config.make_objectives(task).items()}
     parameters = [p for module in (model, *objectives.values()) for p in module.parameters()]
-    optimizer = make_optimizer(config, parameters, block_matrices(model) if config.optimizer == "muon" else ())
+    # The matrices of all blocks: queries, keys, values and outputs of attention, each of all heads, and the MLPs'.
+    linear = [module.weight for module in model.layers.modules() if isinstance(module, nn.Linear)]
+    optimizer = make_optimizer(config, parameters, linear if config.optimizer == "muon" else ())
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
     average = copy.deepcopy(model).requires_grad_(False) if config.average else None
     return Learner(model, objectives, optimizer, device, scaler, average=average, decay=config.average)
+
+
+@contextmanager
+def _float32_products(precision: str) -> Iterator[None]:
+    """Let matrix products of float32 use TF32 within this context, if the precision is `tf32`."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _peak_megabytes(device: torch.device) -> float:
+    """The peak memory of this process so far, in MB: of the GPU if it trains on one, else of the machine."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 1e6
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
 def _writer_class() -> Any:

@@ -155,8 +155,8 @@ class _Pools:
         self.kept: dict[tuple[str, int], Batch] = {}
         draw = partial(_draw, task, sets)
         self.size = 0  # bytes of all blocks, if they are kept; a pool that is the only one of its head is held anyway
-        if any(one.n_pools > 1 for one in sets.values()):
-            size = sum(_bytes(draw((head, 0))) * one.n_blocks for head, one in sets.items())
+        if any(of_head.n_pools > 1 for of_head in sets.values()):
+            size = sum(_bytes(draw((head, 0))) * of_head.n_blocks for head, of_head in sets.items())
             self.size = size if size + sum(pools.size for pools in _in_use) <= KEPT else 0
         _in_use.add(self)
         # In the order in which the pools that hold them are taken from.
@@ -197,13 +197,8 @@ def sets_of(config: RunConfig) -> dict[str, TrainingSet]:
 def memory_of_sets(task: Task, config: RunConfig) -> int:
     """The bytes that finite sets take: what is kept; for each head a pool, the blocks of the next and their order."""
     sets, each = sets_of(config).values(), 3 * task.n_ctx  # a token, a target and the mask, a byte each
-    pools = sum(2 * each * min(one.size, POOL * BLOCK) + 16 * one.n_blocks for one in sets)
-    return pools + min(KEPT, sum(each * one.size for one in sets if one.n_pools > 1))
-
-
-def epochs(config: RunConfig, step: int) -> float | None:
-    """How many times the training set has been visited after so many steps; None where every batch is fresh."""
-    return None if config.train_size is None else step * config.batch_size / config.train_size
+    pools = sum(2 * each * min(of_head.size, POOL * BLOCK) + 16 * of_head.n_blocks for of_head in sets)
+    return pools + min(KEPT, sum(each * of_head.size for of_head in sets if of_head.n_pools > 1))
 
 
 def _plan(sets: dict[str, TrainingSet], config: RunConfig, first: int) -> Iterator[list[list[Piece]]]:
@@ -211,7 +206,7 @@ def _plan(sets: dict[str, TrainingSet], config: RunConfig, first: int) -> Iterat
     n = sizes(config)
     alternate = config.mixing == "alternate"
     trained = Counter(islice(turns(config.mixture), first)) if alternate else dict.fromkeys(sets, first)
-    ways = {head: one.batches(n[head], trained[head] * n[head]) for head, one in sets.items()}
+    ways = {head: of_head.batches(n[head], trained[head] * n[head]) for head, of_head in sets.items()}
     for _, sizes_of_heads in sizes_of_steps(config, first):
         yield [next(ways[head]) for head in sizes_of_heads]
 
@@ -229,8 +224,8 @@ def _blocks_to_draw(
                 missing = [(piece.head, block) for block in piece.pool if not keep or (piece.head, block) not in drawn]
                 yield from missing
                 drawn.update(missing)
-        if len(drawn) == sum(one.n_blocks for one in sets.values()) and (
-            keep or all(one.n_pools == 1 for one in sets.values())
+        if len(drawn) == sum(of_head.n_blocks for of_head in sets.values()) and (
+            keep or all(of_head.n_pools == 1 for of_head in sets.values())
         ):
             return  # everything is in memory; the rest of a long plan need not be looked through
 

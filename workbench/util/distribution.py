@@ -1,7 +1,8 @@
-"""The distribution that this package comes in: its name, its version, and what its extras bring."""
+"""The distribution that this package comes in: its name, version and commit, and what its extras bring."""
 
 from __future__ import annotations
 
+import subprocess
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.metadata import version as version_of
@@ -55,3 +56,22 @@ def mixed_up() -> str | None:
         f"another project, whose distribution is named {STRANGER}, is installed in the same place, and its files and "
         f"ours are mixed: pip uninstall {STRANGER} {DISTRIBUTION}, then pip install {DISTRIBUTION}"
     )
+
+
+def commit() -> str | None:
+    """The commit of this checkout, with `+changes` if the library's files differ from it; None outside a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        commands = [
+            ["git", "rev-parse", "HEAD"],
+            ["git", "status", "--porcelain", "--untracked-files=no", "workbench", "probes"],
+        ]
+        head, changes = (
+            subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+            for command in commands
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return head + ("+changes" if changes else "")

@@ -134,7 +134,7 @@ def files_replaced(folder: Path, listed: str) -> Iterator[Path]:
         check_replaceable(folder, listed, map(Path, files))
         names = [os.fsencode(name).decode(errors="surrogateescape") for name in files]  # read in another locale too
         write_atomically(place / listed, json.dumps({"files": names}, indent=1).encode())
-        for path in (folder / name for name in files_listed(folder, listed)):
+        for path in (folder / name for name in _files_listed(folder, listed)):
             path.unlink(missing_ok=True)
             with suppress(OSError):  # it holds other files too
                 path.parent.rmdir()
@@ -162,7 +162,7 @@ def check_replaceable(folder: Path, listed: str, files: Iterable[Path]) -> None:
     Raises:
         ValueError: in one line, that names it; or as `files_listed`.
     """
-    own = set(files_listed(folder, listed))
+    own = set(_files_listed(folder, listed))
     for file in files:
         there = [path for path in (file, *file.parents[:-1]) if os.path.lexists(folder / path)]
         for path in (path for path in there if path == file or not (folder / path).is_dir()):
@@ -173,7 +173,7 @@ def check_replaceable(folder: Path, listed: str, files: Iterable[Path]) -> None:
                 )
 
 
-def files_listed(folder: Path, listed: str) -> list[str]:
+def _files_listed(folder: Path, listed: str) -> list[str]:
     """The files that `files_replaced` wrote into a folder, of those that lie in it; none where nothing was written.
 
     Raises:

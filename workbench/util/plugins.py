@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from workbench.util.lookup import check_name
-from workbench.util.messages import Notice, brief
+from workbench.util.messages import brief
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -33,7 +33,7 @@ PLUGINS = "WORKBENCH_PLUGINS"  # an environment variable: files to load, with th
 
 
 @dataclass(frozen=True)
-class Kind:
+class _Kind:
     """A kind of part.
 
     Attributes:
@@ -50,19 +50,19 @@ class Kind:
 
 
 # The modules are named, not imported: a plugin of one kind does not import the rooms of the others.
-KINDS: dict[str, Kind] = {
-    "tasks": Kind("task", "workbench.tasks", "TASKS", "workbench.tasks.base.Task"),
-    "presets": Kind("preset", "workbench.training.presets", "PRESETS", "builtins.dict"),
-    "attention": Kind(
+KINDS: dict[str, _Kind] = {
+    "tasks": _Kind("task", "workbench.tasks", "TASKS", "workbench.tasks.base.Task"),
+    "presets": _Kind("preset", "workbench.training.presets", "PRESETS", "builtins.dict"),
+    "attention": _Kind(
         "attention variant", "workbench.models.attention", "ATTENTION", "workbench.models.attention.base.Attention"
     ),
-    "models": Kind("model", "workbench.models", "MODELS", "workbench.models.own_model.ModuleKind"),
-    "objectives": Kind("objective", "workbench.objectives", "OBJECTIVES", "workbench.objectives.base.Objective"),
-    "instruments": Kind("instrument", "workbench.instruments", "INSTRUMENTS"),
-    "weights": Kind("instrument of weights", "workbench.instruments", "WEIGHTS"),
-    "mechanisms": Kind("mechanism", "workbench.mechanisms", "MECHANISMS"),
-    "probes": Kind("probe preset", "workbench.probes.presets", "PRESETS", "workbench.probes.presets.Preset"),
-    "studies": Kind("study", "workbench.studies", "STUDIES", "workbench.studies.study.Study"),
+    "models": _Kind("model", "workbench.models", "MODELS", "workbench.models.own_model.ModuleKind"),
+    "objectives": _Kind("objective", "workbench.objectives", "OBJECTIVES", "workbench.objectives.base.Objective"),
+    "instruments": _Kind("instrument", "workbench.instruments", "INSTRUMENTS"),
+    "weights": _Kind("instrument of weights", "workbench.instruments", "WEIGHTS"),
+    "mechanisms": _Kind("mechanism", "workbench.mechanisms", "MECHANISMS"),
+    "probes": _Kind("probe preset", "workbench.probes.presets", "PRESETS", "workbench.probes.presets.Preset"),
+    "studies": _Kind("study", "workbench.studies", "STUDIES", "workbench.studies.study.Study"),
 }
 """Kind of part, which is the group of its entry points and, in capitals, its dict in a file -> where it belongs."""
 
@@ -169,10 +169,6 @@ def not_loaded(noted: Any) -> str:
         return ""
     how = f"name its file with --plugin or in {PLUGINS}, or install it"
     return f"; it needs the plugin {missing}, which is not loaded: {how}"
-
-
-class PluginChanged(Notice):
-    """A run was made with another version of a plugin than the one that is loaded."""
 
 
 def changed_since(noted: Iterable[Any]) -> str:

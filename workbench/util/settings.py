@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
@@ -16,23 +16,6 @@ def value_of(text: str) -> Any:
         return parse_json(text)
     except json.JSONDecodeError:
         return text
-
-
-def parse_condition(parts: Iterable[str]) -> dict[str, Any]:
-    """`["length=20", "repeats=4"]` as `{"length": 20, "repeats": 4}`.
-
-    Raises:
-        ValueError: if a part is not of this form, or a name is given twice.
-    """
-    condition: dict[str, Any] = {}
-    for part in parts:
-        name, _, value = part.partition("=")
-        if not name or not value or value.startswith("="):
-            raise ValueError(f"a condition is NAME=VALUE, such as length=16, not {part!r}")
-        if name in condition:
-            raise ValueError(f"the condition {name} is given twice, in {part!r} again")
-        condition[name] = value_of(value)
-    return condition
 
 
 def as_text(value: Any) -> str:

@@ -22,6 +22,6 @@
 The folder holds a run folder for each run, such as `tempered-seed=0-n_layers=1-beta=0.5`, and `results.parquet`.
 """
 
-from workbench.training.sweeps.driver import output_folder, preview, sweep
+from workbench.training.sweeps.driver import output_folder, sweep
 
-__all__ = ["output_folder", "preview", "sweep"]
+__all__ = ["output_folder", "sweep"]

@@ -55,7 +55,7 @@ class Cluster:
                     f"there is no Ray cluster to be used at {address!r}: {brief(error)}; `ray start --head` "
                     f'starts one, and "local" needs none'
                 ) from None
-        self.task: Any = ray.remote(attempt_elsewhere)
+        self.task: Any = ray.remote(_attempt_elsewhere)
         self.running: dict[Any, Job] = {}
         self.sent: dict[Path, Any] = {}  # what jobs read, which the cluster keeps
 
@@ -68,16 +68,16 @@ class Cluster:
     def start(self, job: Job) -> None:
         # The driver itself repeats and counts lost attempts. Ray hides GPUs from tasks that do not ask for one.
         task = self.task.options(num_cpus=1, num_gpus=int(job.config.device.startswith("cuda")), max_retries=0)
-        files, plugins = to_bytes(job.folder), sources()
+        files, plugins = _to_bytes(job.folder), sources()
         inputs = {field: self._sent(path) for field, path in job.inputs().items()}
-        told = (type(job), job.config.model_dump_json(), str(job.folder), files, plugins, [*inputs])
-        self.running[task.remote(*told, *inputs.values())] = job
+        order = (type(job), job.config.model_dump_json(), str(job.folder), files, plugins, [*inputs])
+        self.running[task.remote(*order, *inputs.values())] = job
 
     def _sent(self, path: Path) -> Any:
         """What a job reads, sent to the cluster once."""
         if path not in self.sent:
-            found = path.iterdir() if path.is_dir() else [path]
-            files = [file for file in found if file.is_file() and not file.name.startswith(".")]
+            listed = path.iterdir() if path.is_dir() else [path]
+            files = [file for file in listed if file.is_file() and not file.name.startswith(".")]
             self.sent[path] = self.ray.put({file.name: file.read_bytes() for file in files})
         return self.sent[path]
 
@@ -117,7 +117,7 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
 
 
-def attempt_elsewhere(
+def _attempt_elsewhere(
     kind: type[Job],
     config: str,
     home: str,
@@ -157,10 +157,10 @@ def attempt_elsewhere(
             error = brief(problem)
             for here, there in places.items():
                 error = error.replace(here, there)
-        return to_bytes(folder), error
+        return _to_bytes(folder), error
 
 
-def to_bytes(folder: Path) -> Files:
+def _to_bytes(folder: Path) -> Files:
     """The files of a job's folder; none if it holds neither the end of training nor a state to resume from."""
     if not folder.is_dir() or ((folder / STATES).exists() and not states(folder)):
         return {}

@@ -94,15 +94,6 @@ def train_all(
         keep()
 
 
-def preview(source: str | Path | Mapping[str, Any], out: str | Path | None = None) -> pd.DataFrame:
-    """The results as they are now, before any training; nothing is written.
-
-    Raises:
-        ValueError: as `sweep`.
-    """
-    return results(survey(read_plan(source), output_folder(source, out)))
-
-
 def output_folder(source: str | Path | Mapping[str, Any] | Plan, out: str | Path | None) -> Path:
     """The folder of a sweep's runs."""
     if out is not None:

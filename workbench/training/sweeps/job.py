@@ -52,6 +52,12 @@ class Job(ABC):
             ValueError, RuntimeError, OSError: in one line.
         """
 
+    @staticmethod
+    def let_it_save(folder: Path) -> None:
+        """Wait for a worker of a killed sweep or study, which saves before it ends."""
+        with suppress(ValueError), only_trainer(folder, wait=SECONDS_TO_SAVE):
+            pass
+
     @property
     @abstractmethod
     def finished(self) -> bool:
@@ -97,12 +103,6 @@ class Job(ABC):
             self.check()
             self.status = "finished" if self.finished else "waiting"
         self.look()
-
-
-def let_it_save(folder: Path) -> None:
-    """Wait for a worker of a killed sweep or study, which saves before it ends."""
-    with suppress(ValueError), only_trainer(folder, wait=SECONDS_TO_SAVE):
-        pass
 
 
 @dataclass(frozen=True)

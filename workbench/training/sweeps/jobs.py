@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.runs import CONFIG, Run, RunConfig, load_run, parse_config
+from workbench.runs import CONFIG, Run, RunConfig, load_run
 from workbench.runs.folder import FIGURES
 from workbench.training.loop import resume, train
-from workbench.training.sweeps.job import Job, let_it_save
+from workbench.training.sweeps.job import Job
 from workbench.training.sweeps.plan import RESULTS, Plan, Planned
 from workbench.util.files import write_atomically
 from workbench.util.settings import as_text
@@ -31,10 +31,10 @@ class RunJob(Job):
     def work(spec: Any, folder: Path) -> None:
         torch.set_num_threads(1)  # as many runs as cores train at a time, so that more threads would only wait
         if (folder / CONFIG).is_file():
-            let_it_save(folder)
+            Job.let_it_save(folder)
             resume(folder, progress=False)
         else:
-            train(parse_config(spec), folder, progress=False)
+            train(spec, folder, progress=False)
 
     @property
     def run(self) -> Run:
@@ -80,7 +80,7 @@ def survey(plan: Plan, out: Path) -> list[RunJob]:
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give another folder with --out")
     before = _attempts(out / RESULTS)
-    jobs = [RunJob(one.config, out / one.name, one, attempts=before.get(one.name, 0)) for one in plan.runs]
+    jobs = [RunJob(run.config, out / run.name, run, attempts=before.get(run.name, 0)) for run in plan.runs]
     for job in jobs:
         job.survey()
     return jobs

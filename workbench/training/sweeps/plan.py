@@ -28,7 +28,7 @@ RETRIES = 2
 RESULTS = "results.parquet"  # beside the run folders
 
 
-class Part(Checked):
+class _Part(Checked):
     """The fields that a sweep file and each of its variants can have; those of a variant win."""
 
     preset: str | None = None
@@ -61,16 +61,16 @@ class Part(Checked):
         return grid
 
 
-class Variant(Part):
+class _Variant(_Part):
     """One variant of a sweep, with its name."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 
-class SweepFile(Part):
+class SweepFile(_Part):
     """The fields of a sweep file."""
 
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[_Variant, ...] = ()
     retries: int = Field(RETRIES, ge=0, description="attempts more, for a run whose worker or node died")
 
 
@@ -116,7 +116,7 @@ def read_plan(source: str | Path | Mapping[str, Any] | Plan) -> Plan:
 def _plan(data: Mapping[str, Any]) -> Plan:
     file = read_fields(data)
     # A file without variants has one, named after its preset or task: its runs keep their names if it gets others.
-    variants = file.variants or (Variant.model_construct(name=str(file.preset or file.task).replace("/", "-")),)
+    variants = file.variants or (_Variant.model_construct(name=str(file.preset or file.task).replace("/", "-")),)
     count = sum(math.prod(map(len, (file.grid | variant.grid).values())) for variant in variants)
     if count > MOST_RUNS:
         raise ValueError(f"a sweep has {MOST_RUNS:,} runs at most, not {in_digits(count)}; give fewer values or seeds")
@@ -145,12 +145,12 @@ def read_fields(data: Mapping[str, Any]) -> SweepFile:
     if not isinstance(variants, list) or not all(isinstance(block, Mapping) for block in variants):
         raise ValueError("variants are [[variants]] blocks, each with a name")
     named = [
-        checked(Variant, block, f"variant {block.get('name', number)}: ") for number, block in enumerate(variants, 1)
+        checked(_Variant, block, f"variant {block.get('name', number)}: ") for number, block in enumerate(variants, 1)
     ]
     return checked(SweepFile, {**data, "variants": named})
 
 
-def _runs_of(file: SweepFile, variant: Variant) -> Iterator[Planned]:
+def _runs_of(file: SweepFile, variant: _Variant) -> Iterator[Planned]:
     preset, task = variant.preset or file.preset, variant.task or file.task
     if preset is None and task is None:
         raise ValueError(f"there is no preset to start from; give preset, one of: {', '.join(PRESETS)}; or a task")
