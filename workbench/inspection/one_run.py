@@ -21,7 +21,7 @@ from workbench.interventions import Head
 from workbench.measurement.controls import CONTROLS
 from workbench.models import OwnModel
 from workbench.runs import Run, hold
-from workbench.tasks import Batch, Sequences, Task, own_sequences
+from workbench.tasks import Batch, Sequences, Task, once_each, own_sequences
 from workbench.util.memory import give_back
 from workbench.util.seeds import generator
 
