@@ -35,6 +35,7 @@ _IN_ORDER = (
     "finetuned-perplexity",
     "sorting-by-hand",
     "sorting-lengths",
+    "sorting-tempered",
     "sorting-repeats",
     "sorting-data",
     "sorting-depth",
