@@ -13,9 +13,16 @@ import torch
 from workbench.circuits.circuit import Circuit, greedy_edges
 from workbench.circuits.comparison import Comparison, baselines
 from workbench.circuits.edges import score_edges
-from workbench.circuits.faithfulness import cmd, cpr, faithfulness, faithfulness_curve
+from workbench.circuits.faithfulness import (
+    agreement,
+    cmd,
+    cpr,
+    faithfulness,
+    faithfulness_curve,
+    judge_circuit,
+    judge_sizes,
+)
 from workbench.circuits.graph import Graph
-from workbench.circuits.judged import agreement, judge_circuit, judge_sizes
 from workbench.circuits.nodes import node_scores
 from workbench.circuits.overlap import overlap_of_halves
 from workbench.judgement.faithful import LEAST, MOST, CircuitJudgement
@@ -102,7 +109,7 @@ def on_pairs(
     Raises:
         ValueError: if n is below `FEWEST`, or as `task.minimal_pairs`.
     """
-    check_enough(n)
+    _check_enough(n)
     comparison = Comparison(model, task.minimal_pairs(n, generator, kind=kind, later=later), **about)
     try:
         pairs = task.minimal_pairs(n, generator, kind=comparison.pairs.kind, relevant=False)
@@ -111,7 +118,7 @@ def on_pairs(
     return comparison, comparison.of(pairs), ""
 
 
-def check_enough(n: int) -> None:
+def _check_enough(n: int) -> None:
     """Raise ValueError if there are too few pairs to find a circuit on half of them and test it on the other half."""
     if n < FEWEST:
         raise ValueError(f"a circuit needs {FEWEST} pairs or more (--n), half to find it and half to test it, not {n}")
@@ -142,7 +149,7 @@ def find_circuit(
     Raises:
         ValueError: if there are too few pairs, no such method or size, or nothing that a circuit could keep.
     """
-    check_enough(len(comparison.pairs))
+    _check_enough(len(comparison.pairs))
     found, tested = (comparison.of(half) for half in comparison.pairs.halves())
     step, graph = _steps(progress, 6), Graph.of(comparison.model)
     measured = _measured(found, control, method, step)

@@ -15,7 +15,7 @@ from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head, can_remove_heads, fallen_without
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import lost, smallest_set
-from workbench.models.watched_only import EditReachesNothingError
+from workbench.models.facts import EditReachesNothingError
 from workbench.tasks import Batch
 
 TESTED_DRAWS = 8  # models with fresh weights that are edited too, and as many with the run's own weights shuffled

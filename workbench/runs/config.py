@@ -19,9 +19,10 @@ from pydantic import (
 )
 
 from workbench import tasks
-from workbench.models import MODELS, DecoderConfig, OwnModelConfig
+from workbench.models import MODELS, DecoderConfig
+from workbench.models.components import POSITIONS
 from workbench.models.config import fit_attention
-from workbench.models.positions import POSITIONS
+from workbench.models.own_model_config import OwnModelConfig
 from workbench.objectives import OBJECTIVES, Objective
 from workbench.tasks import Task
 from workbench.util.lookup import lookup

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import tasks
-from workbench.models import MODELS, Decoder, OwnModel, OwnModelConfig
+from workbench.models import MODELS, Decoder, OwnModel
+from workbench.models.own_model_config import OwnModelConfig
 from workbench.runs.config import FORMAT, LARGEST_NUMBER, RunConfig, of_old_config, parse_config
 from workbench.runs.weights import (
     CHECKPOINTS,

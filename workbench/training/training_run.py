@@ -12,7 +12,7 @@ import torch
 
 from workbench import runs
 from workbench.models import Decoder
-from workbench.models.decoder import MultiHeadAttention
+from workbench.models.layers import MultiHeadAttention
 from workbench.runs import Run, RunConfig
 from workbench.training.checkpoints import is_checkpoint, levels_passed
 from workbench.training.data import training_batches
