@@ -27,7 +27,7 @@ from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edit, Exchange, Head, MoveEdge, Patch, RemoveHead, RemoveWrite
 from workbench.interventions.one_input import INSTEAD
 from workbench.mechanisms import suggestions
-from workbench.models.watched_only import why_watched
+from workbench.models.facts import why_watched
 
 EVERY = "every"
 OF_AN_EDIT = belongs_to_run(

@@ -13,7 +13,7 @@ from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.state import Opened
 from workbench.circuits import Comparison, greedy_edges, overlap_of_halves
-from workbench.circuits.judged import agreement
+from workbench.circuits.faithfulness import agreement
 from workbench.circuits.summary import Summary, find_circuit, on_pairs
 from workbench.judgement.words import circuits as words
 from workbench.measurement import Measurement

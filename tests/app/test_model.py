@@ -15,7 +15,7 @@ from tests.app.conftest import APP
 from workbench.app.views import PAGES
 from workbench.cli import main
 from workbench.models.pretrained import set_attention
-from workbench.models.pretrained.typed_text import SENTENCES, TypedText
+from workbench.models.pretrained.text_file import SENTENCES, TypedText
 from workbench.runs import open_model
 from workbench.tasks.text import SHIPPED, Text
 from workbench.util.seeds import generator

@@ -11,7 +11,6 @@ from workbench.circuits import (
     Circuit,
     Graph,
     chance_overlap,
-    edges_above,
     greedy_edges,
     overlap,
     overlap_of_halves,
@@ -37,12 +36,9 @@ def scores(**given: float) -> Measurement:
     return Measurement("s", values, ("edge",), {"edge": EDGES}, "logits")
 
 
-def test_the_largest_scores_are_chosen_by_size_or_by_value() -> None:
+def test_the_largest_scores_are_chosen() -> None:
     given = scores(input_h0q=3.0, h0_logits=-5.0, input_m0=1.0)
     assert top_edges(given, GRAPH, 2).names == ("input->a0.h0<q>", "a0.h0->logits")
-    assert top_edges(given, GRAPH, 1, absolute=False).names == ("input->a0.h0<q>",)
-    assert edges_above(given, GRAPH, 0.5).names == ("input->a0.h0<q>", "input->m0", "a0.h0->logits")
-    assert edges_above(given, GRAPH, 0.5, absolute=False).names == ("input->a0.h0<q>", "input->m0")
     assert len(top_edges(given, GRAPH, 0)) == 0 and len(top_edges(given, GRAPH, 13)) == 13
 
 

@@ -23,16 +23,14 @@ from workbench.circuits import (
     circuit_answers,
     cmd,
     cpr,
-    edges_above,
     faithfulness,
     faithfulness_curve,
     path_patching,
     score_edges,
     smallest_faithful,
 )
-from workbench.circuits.ablation import _other_pairs, written_outside
 from workbench.circuits.faithfulness import kept_metric
-from workbench.circuits.rewired import writes
+from workbench.circuits.rewired import _other_pairs, writes, written_outside
 from workbench.measurement import Measurement
 from workbench.models import Decoder
 from workbench.models.compiled import chaser, sorter
@@ -96,7 +94,9 @@ def test_path_patching_ranks_the_written_edges_that_pairs_can_move_first(
         assert moved <= set(written.names)
         scores = path_patching(comparison)
         assert ranking(scores, moved) == 1.0
-        assert set(edges_above(scores, written.graph, 1e-4).names) == moved
+        assert {
+            name for name, mean in zip(written.graph.names, scores.mean().values, strict=True) if abs(mean) > 1e-4
+        } == moved
 
 
 @pytest.mark.parametrize("turned", [None, 3])
@@ -200,8 +200,8 @@ def test_a_head_that_looks_and_writes_nothing_is_in_no_circuit() -> None:
     pattern = cache["blocks.0.attn.hook_pattern"]
     assert torch.equal(pattern[:, 0], pattern[:, 1])  # it looks at the right key as the other does
     for method in METHODS:
-        scores = score_edges(comparison, method)
-        chosen = edges_above(scores, Graph.of(comparison.model), 0.0).names
+        scores = score_edges(comparison, method).mean()
+        chosen = [name for name, mean in zip(scores.coords["edge"], scores.values, strict=True) if mean]
         assert "a0.h0->logits" in chosen and not [name for name in chosen if "h1" in name]
     for attribution in (activation_patching, attribution_patching):
         effects = attribution(comparison, "head").values

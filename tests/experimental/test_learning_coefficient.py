@@ -8,9 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.experimental.learning_coefficient import learning_coefficient
-from workbench.experimental.learning_coefficient_in_words import in_words
-from workbench.experimental.learning_coefficient_judged import FACTOR, Doubt, LearningCoefficient
+from workbench.experimental.learning_coefficient import (
+    FACTOR,
+    Doubt,
+    LearningCoefficient,
+    in_words,
+    learning_coefficient,
+)
 from workbench.measurement.numbers import number
 
 N = 10_000

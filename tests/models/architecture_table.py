@@ -24,10 +24,10 @@ from workbench.capture import Capture, Subject, capture
 from workbench.inspection import inspect_model
 from workbench.instruments.answers import loss
 from workbench.instruments.lens import logit_lens
+from workbench.models.facts import EDITED, EditReachesNothingError
 from workbench.models.pretrained import set_attention
 from workbench.models.pretrained.checks import HIDDEN_STATES
 from workbench.models.pretrained.model import Pretrained
-from workbench.models.watched_only import EDITED, EditReachesNothingError
 from workbench.tasks import Batch, make, own_sequences
 from workbench.util.messages import brief
 

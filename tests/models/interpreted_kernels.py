@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from workbench.models.attention import ATTENTION, chacal_gpu
-from workbench.models.attention.chacal_shape import Shape
+from workbench.models.attention.chacal_rows import Shape
 from workbench.util.seeds import generator
 
 # positions, d_head, d_value, rows in a block, blocks in a span

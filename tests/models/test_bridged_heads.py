@@ -14,8 +14,8 @@ from tests.models.tiny_models import EXPERTS, GROUPS, LATENT, other, tokens
 from workbench.capture import LOGITS, Subject, capture
 from workbench.circuits import Comparison, activation_patching, attribution_patching, direct_logit_attribution
 from workbench.interventions import ReadBy, RemoveHead, SpanEdit, can_remove_heads, fallen_without, try_edit
+from workbench.models.facts import EditReachesNothingError
 from workbench.models.pretrained.model import Pretrained
-from workbench.models.watched_only import EditReachesNothingError
 from workbench.tasks import Batch, Pairs, own_sequences
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {

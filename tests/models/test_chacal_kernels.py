@@ -17,8 +17,7 @@ from torch import Tensor
 
 from tests.models.interpreted_kernels import SIZES
 from workbench.models.attention import chacal_gpu
-from workbench.models.attention.chacal_rows import value_and_gradients
-from workbench.models.attention.chacal_shape import Shape
+from workbench.models.attention.chacal_rows import Shape, value_and_gradients
 
 CPU, WHAT = torch.device("cpu"), ("eq5", False, 16, 16)  # a layer's form and diagonal, and its widths
 CASES = list(itertools.product([sizes[0] for sizes in SIZES], ("eq5", "eq7"), (False, True)))

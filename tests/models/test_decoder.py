@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
-from workbench.models.norms import NORMS
-from workbench.models.positions import SinusoidalPositions
+from workbench.models.components import NORMS, SinusoidalPositions
 from workbench.tasks import make
 from workbench.util.seeds import generator
 

@@ -27,9 +27,8 @@ from tests.models.architecture_table import (
 from workbench.circuits import Comparison, activation_patching, attribution_patching, direct_logit_attribution
 from workbench.inspection import inspect_model
 from workbench.interventions import CutEdge, can_remove_heads, try_edit
-from workbench.models.logits import LogitTransform
+from workbench.models.facts import EditReachesNothingError, LogitTransform, WatchedOnly
 from workbench.models.pretrained.model import Pretrained
-from workbench.models.watched_only import EditReachesNothingError, WatchedOnly
 from workbench.tasks import Batch, Pairs, make
 
 FEW = ("gpt2", "opt", "gemma2, capped at 3", "cohere", "granite", "olmo2")

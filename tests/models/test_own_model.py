@@ -28,7 +28,7 @@ from tests.models.own_modules import (
     Softmax,
 )
 from workbench.models import ModuleKind, OwnModel, Parts
-from workbench.models.own_model import logits_of
+from workbench.models.facts import logits_of
 from workbench.util.seeds import generator
 
 SEEN = [name for name in KINDS if name != "unseen"]

@@ -15,8 +15,7 @@ from tests.models.tiny_tokenizers import END, PROSE, TOKENIZERS, save
 from workbench.circuits.pairs_file import read_pairs
 from workbench.cli import main
 from workbench.models.pretrained import Pretrained, set_attention
-from workbench.models.pretrained.text_file import text_tokens
-from workbench.models.pretrained.typed_text import TypedText
+from workbench.models.pretrained.text_file import TypedText, text_tokens
 from workbench.probes import labels
 from workbench.tasks import own_sequences, text_file
 

@@ -16,7 +16,7 @@ import workbench
 from tests.models.own_modules import CONTEXT, KINDS, PARTS, VOCABULARY, Language, Softmax
 from workbench import tasks
 from workbench.models import MODELS, ModuleKind, OwnModel
-from workbench.models.own_model import logits_of
+from workbench.models.facts import logits_of
 from workbench.runs import save_model
 from workbench.runs.folder import CONFIG
 from workbench.tasks import SEQUENCES, Vocabulary, own_sequences

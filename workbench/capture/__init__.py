@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from workbench.models import AnyHooked, AnyModel, Decoder, OwnModel
 from workbench.models.attention import Attention
-from workbench.models.logits import LOGITS, LogitTransform
-from workbench.models.own_model import Facts, SeenPattern
+from workbench.models.facts import LOGITS, Facts, LogitTransform
+from workbench.models.own_model import SeenPattern
 from workbench.tasks import Batch, Task, Truth, own_sequences
 from workbench.tasks.answers import Answers
 from workbench.util.seeds import generator
@@ -90,9 +90,11 @@ class Subject:
 
         Layers without an MLP have the first alone.
         """
-        there = (self.attention_only or not self.parallel, not self.attention_only)
-        names = [name for name, is_there in zip(("hook_resid_mid", "hook_resid_post"), there, strict=True) if is_there]
-        return [f"blocks.{layer}.{name}" for layer in self.layers for name in names]
+        exists = {
+            "hook_resid_mid": self.attention_only or not self.parallel,
+            "hook_resid_post": not self.attention_only,
+        }
+        return [f"blocks.{layer}.{name}" for layer in self.layers for name in exists if exists[name]]
 
     @property
     def n_layers(self) -> int:
@@ -137,7 +139,7 @@ class Capture:
             (`blocks.0.hook_resid_mid`), patterns `[batch, head, query, key]` (`blocks.0.attn.hook_pattern`), logits
             `[batch, pos, class]` (under `unembed.hook_out`, but as the model gives them out, which may have scaled or
             capped what the hook point of that name sees). `decoded_answer` is no hook: `[batch, answer]`, the tokens of
-            each answer as the model writes it (see `decoded_answers`).
+            each answer as the model writes it (see `_decoded_answers`).
         batch: what the model ran on.
         subject: facts of the model.
         given_truth: the truth to compare the activations with, if it is not that of the batch's own tokens.
@@ -219,17 +221,17 @@ def capture(
     The truth of the batch is computed when it is first asked for; several models on one batch can be given it.
 
     Raises:
-        ValueError: as `visit` and `decoded_answers`.
+        ValueError: as `visit` and `_decoded_answers`.
     """
     activations: dict[str, Tensor] = {}
     names = set(names)
     visit(model, batch.tokens, names - {DECODED}, activations.__setitem__)
     if DECODED in names:
-        activations[DECODED] = decoded_answers(subject, batch)
+        activations[DECODED] = _decoded_answers(subject, batch)
     return Capture(activations, batch, subject, truth)
 
 
-def decoded_answers(subject: Subject, batch: Batch) -> Int[Tensor, "batch answer"]:
+def _decoded_answers(subject: Subject, batch: Batch) -> Int[Tensor, "batch answer"]:
     """The answers that a model writes to a batch's questions by greedy decoding, and before each its own thought.
 
     The model itself decodes, with its cache: hooks that its hooked copy carries at the moment change nothing here.

@@ -6,11 +6,10 @@ shard-00000.safetensors    one batch: its activations, tokens, targets and loss 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -19,18 +18,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from workbench.capture import Capture, Subject, capture
-from workbench.models import Decoder
+from workbench.models import AnyHooked, AnyModel
 from workbench.tasks import Batch
 from workbench.util.files import new_folder
 from workbench.util.messages import first_problem
 
-if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
-
 INDEX = "index.json"
+BATCH = ("tokens", "targets", "loss_mask")
 
 
-class Index(BaseModel):
+class _Index(BaseModel):
     """The contents of a store."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,11 +49,11 @@ class CaptureStore:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         try:
-            self.index = Index.model_validate_json((self.folder / INDEX).read_bytes())
+            self.index = _Index.model_validate_json((self.folder / INDEX).read_bytes())
         except FileNotFoundError:
             raise ValueError(f"{self.folder} holds no captures: it has no {INDEX}") from None
         except ValidationError as error:
-            raise ValueError(f"{self.folder / INDEX} is damaged: {first_problem(error, Index)}") from None
+            raise ValueError(f"{self.folder / INDEX} is damaged: {first_problem(error, _Index)}") from None
         missing = [i for i in range(len(self.index.shards)) if not self._shard(i).is_file()]
         if missing or len(self.index.heads) != len(self.index.shards):
             raise ValueError(f"{self.folder} is damaged: {len(missing)} of {len(self.index.shards)} shards are missing")
@@ -66,7 +63,7 @@ class CaptureStore:
     def write(
         cls,
         folder: str | Path,
-        model: TransformerBridge | Decoder,
+        model: AnyHooked | AnyModel,
         subject: Subject,
         batches: Iterable[Batch],
         names: Iterable[str],
@@ -94,13 +91,17 @@ class CaptureStore:
         written: list[tuple[int, str]] = []
         with new_folder(folder) as made:
             for number, batch in enumerate(batches):
-                tensors = _tensors(capture(model, subject, batch, names), dtype)
-                save_file(tensors, made / f"shard-{number:05d}.safetensors")
+                tensors = dict(capture(model, subject, batch, names).activations)
+                if dtype is not None:
+                    tensors = {name: x.to(dtype) if x.is_floating_point() else x for name, x in tensors.items()}
+                tensors |= {name: getattr(batch, name) for name in BATCH}
+                on_cpu = {name: x.contiguous().cpu() for name, x in tensors.items()}
+                save_file(on_cpu, made / f"shard-{number:05d}.safetensors")
                 written.append((len(batch), batch.head))
             if not written:
                 raise ValueError("there is nothing to capture: no batch was given")
             shards, heads = zip(*written, strict=True)
-            index = Index(model=subject.name, names=tuple(names), shards=shards, heads=heads)
+            index = _Index(model=subject.name, names=tuple(names), shards=shards, heads=heads)
             (made / INDEX).write_text(index.model_dump_json(indent=1), encoding="utf-8")
         return cls(folder)
 
@@ -125,23 +126,19 @@ class CaptureStore:
         if name not in known:
             raise ValueError(f"{name!r} was not captured; there is: {', '.join(known)}")
         if isinstance(rows, int):
-            row = rows + len(self) if rows < 0 else rows
-            if not 0 <= row < len(self):
+            if not -len(self) <= rows < len(self):
                 raise IndexError(f"there is no row {rows}; the store has {len(self)}")
+            row = rows % len(self)
             return self[name, row : row + 1][0]
         start, stop, step = rows.indices(len(self))
         if step != 1:
             raise ValueError(f"rows are read in one run, without a step of {step}")
-        first = bisect_right(self._ends, start)
-        if start >= stop:
-            return self._read(min(first, len(self._ends) - 1), name, 0, 0)
         parts = []
-        for number in range(first, len(self._ends)):
-            begin = self._ends[number] - self.index.shards[number]
-            if begin >= stop:
-                break
-            parts.append(self._read(number, name, max(start - begin, 0), min(stop - begin, self.index.shards[number])))
-        return _padded(parts)
+        for number, (end, n) in enumerate(zip(self._ends, self.index.shards, strict=True)):
+            first, last = max(start - (end - n), 0), min(stop - (end - n), n)
+            if first < last:
+                parts.append(self._read(number, name, first, last))
+        return _padded(parts or [self._read(0, name, 0, 0)])
 
     def _read(self, number: int, name: str, start: int, stop: int) -> Tensor:
         try:
@@ -165,25 +162,11 @@ class CaptureStore:
             yield Capture(read, batch, subject)
 
 
-BATCH = ("tokens", "targets", "loss_mask")
-
-
-def _tensors(seen: Capture, dtype: torch.dtype | None) -> dict[str, Tensor]:
-    def stored(x: Tensor) -> Tensor:
-        return (x.to(dtype) if dtype is not None and x.is_floating_point() else x).contiguous().cpu()
-
-    activations = {name: stored(x) for name, x in seen.activations.items()}
-    return activations | {name: getattr(seen.batch, name).contiguous().cpu() for name in BATCH}
-
-
 def _padded(parts: list[Tensor]) -> Tensor:
-    """The parts, concatenated along the first axis; along every other axis each is padded with zeros to the longest."""
+    """The parts along the first axis; along every other axis each is padded with zeros to the longest."""
     sizes = [max(axis) for axis in zip(*(part.shape[1:] for part in parts), strict=True)]
-
-    def pad(part: Tensor) -> Tensor:
-        missing: list[Any] = []
-        for size, wanted in zip(reversed(part.shape[1:]), reversed(sizes), strict=True):
-            missing += [0, wanted - size]
-        return torch.nn.functional.pad(part, missing) if any(missing) else part
-
-    return torch.cat([pad(part) for part in parts])
+    whole, row = parts[0].new_zeros(sum(map(len, parts)), *sizes), 0
+    for part in parts:
+        whole[(slice(row, row + len(part)), *map(slice, part.shape[1:]))] = part
+        row += len(part)
+    return whole

@@ -15,48 +15,39 @@ control.
 
 from __future__ import annotations
 
-from workbench.circuits.ablation import Ablation
-from workbench.circuits.alignment import SUBSPACES, Search, alignment, beside_controls, find_subspace
-from workbench.circuits.checks import completeness, incompleteness, minimality
-from workbench.circuits.circuit import SELECTIONS, Circuit, edges_above, greedy_edges, top_edges
-from workbench.circuits.comparison import Comparison, Direction, baselines
+from workbench.circuits.alignment import Search, beside_controls
+from workbench.circuits.circuit import Circuit, greedy_edges, top_edges
+from workbench.circuits.comparison import Comparison, baselines
 from workbench.circuits.direct import direct_logit_attribution
 from workbench.circuits.edges import METHODS, eap, eap_ig, path_patching, score_edges
 from workbench.circuits.faithfulness import (
-    SHARES,
+    answers_both,
     circuit_answers,
     cmd,
     cpr,
     faithfulness,
     faithfulness_curve,
+    judge_circuit,
+    judge_sizes,
+    smallest_faithful,
 )
 from workbench.circuits.graph import Graph
-from workbench.circuits.hypotheses import HYPOTHESES, Hypothesis, Interchange, interchange_accuracy, interchanges
-from workbench.circuits.judged import answers_both, judge_circuit, judge_sizes, smallest_faithful
-from workbench.circuits.metrics import METRICS, Metric
-from workbench.circuits.nodes import SITES, Site, activation_patching, attribution_patching, node_scores
+from workbench.circuits.hypotheses import HYPOTHESES, interchange_accuracy
+from workbench.circuits.metrics import METRICS
+from workbench.circuits.nodes import activation_patching, attribution_patching, node_scores
 from workbench.circuits.overlap import chance_overlap, overlap, overlap_of_halves, overlap_of_seeds
+from workbench.circuits.rewired import Ablation
 
 __all__ = [
     "HYPOTHESES",
     "METHODS",
     "METRICS",
-    "SELECTIONS",
-    "SHARES",
-    "SITES",
-    "SUBSPACES",
     "Ablation",
     "Circuit",
     "Comparison",
-    "Direction",
     "Graph",
-    "Hypothesis",
-    "Interchange",
-    "Metric",
     "Search",
-    "Site",
     "activation_patching",
-    "alignment",
     "answers_both",
     "attribution_patching",
     "baselines",
@@ -64,22 +55,16 @@ __all__ = [
     "chance_overlap",
     "circuit_answers",
     "cmd",
-    "completeness",
     "cpr",
     "direct_logit_attribution",
     "eap",
     "eap_ig",
-    "edges_above",
     "faithfulness",
     "faithfulness_curve",
-    "find_subspace",
     "greedy_edges",
-    "incompleteness",
     "interchange_accuracy",
-    "interchanges",
     "judge_circuit",
     "judge_sizes",
-    "minimality",
     "node_scores",
     "overlap",
     "overlap_of_halves",

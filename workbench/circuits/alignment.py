@@ -102,11 +102,11 @@ def find_subspace(
     weights = first.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([weights], lr=search.rate)
     for _ in range(search.steps):
-        some = torch.randint(len(rows), (min(search.rows, len(rows)),), generator=generator).to(rows.base.device)
+        chosen = torch.randint(len(rows), (min(search.rows, len(rows)),), generator=generator).to(rows.base.device)
         with torch.enable_grad():
             basis = frame @ torch.linalg.qr(weights)[0]
-            logits = exchanged_logits(model, rows[some], point, basis, taken[some])
-            loss = torch.nn.functional.cross_entropy(logits, rows.predicted[some])
+            logits = exchanged_logits(model, rows[chosen], point, basis, taken[chosen])
+            loss = torch.nn.functional.cross_entropy(logits, rows.predicted[chosen])
         (weights.grad,) = torch.autograd.grad(loss, [weights])
         optimiser.step()
     return frame @ torch.linalg.qr(weights.detach())[0]
@@ -118,15 +118,15 @@ def _random_within(frame: Tensor, search: Search, generator: torch.Generator) ->
     return torch.linalg.qr(frame.T @ full.to(frame))[0]
 
 
-def arbitrary(rows: Interchange, n_classes: int, generator: torch.Generator) -> Interchange:
+def _arbitrary(rows: Interchange, n_classes: int, generator: torch.Generator) -> Interchange:
     """The same interchanges with answers that follow from nothing: each predicted class stands for a random other one.
 
     Where the class drawn is the base's own answer, the next one stands.
     """
     order = torch.randperm(n_classes, generator=generator)
     label: Int[Tensor, " class"] = torch.empty_like(order).scatter_(0, order, order.roll(1))
-    other = label.to(rows.predicted.device)[rows.predicted]
-    return replace(rows, predicted=torch.where(other == rows.before, (other + 1) % n_classes, other))
+    drawn = label.to(rows.predicted.device)[rows.predicted]
+    return replace(rows, predicted=torch.where(drawn == rows.before, (drawn + 1) % n_classes, drawn))
 
 
 def alignment(
@@ -143,7 +143,7 @@ def alignment(
     """The interchange accuracy of the subspace found, beside its controls: dims `subspace`, `example`.
 
     `found` by distributed alignment search on `fit`; `all` of the residual; `random`, mean over subspaces of the same
-    rank among the same directions; `arbitrary`, found in the same way for answers that follow from nothing, and tested
+    rank among the same directions; `_arbitrary`, found in the same way for answers that follow from nothing, and tested
     on such. A subspace that was searched for is evidence only as far as `found` is above both of these, and above the
     same of an untrained model (`beside_controls`). Where the rank is that of all that varies, `random` is `found`: a
     smaller rank says where the variable is, or a subspace that is given, such as rows of the unembedding.
@@ -154,13 +154,13 @@ def alignment(
         name, only_right: as for `interchange_accuracy`.
     """
     state, n_classes = generator.get_state(), int(model.cfg.d_vocab)
-    nonsense = arbitrary(fit, n_classes, generator)
+    nonsense = _arbitrary(fit, n_classes, generator)
     generator.set_state(state)
-    nonsense_test = arbitrary(test, n_classes, generator)
+    nonsense_test = _arbitrary(test, n_classes, generator)
     frame = varying(held(model, fit.source, fit.source_at, point), search.within)
     drawn = [frame @ _random_within(frame, search, generator) for _ in range(DRAWS)]
     found, fooled = (find_subspace(model, rows, point, search, generator) for rows in (fit, nonsense))
-    bases = [(test, found), (test, None), (nonsense_test, fooled), *((test, one) for one in drawn)]
+    bases = [(test, found), (test, None), (nonsense_test, fooled), *((test, basis_drawn) for basis_drawn in drawn)]
     parts = [interchange_accuracy(model, rows, point, basis, name, only_right=only_right) for rows, basis in bases]
     at_random = replace(parts[3], values=np.mean([part.values for part in parts[3:]], axis=0))
     stacked = Measurement.stack([parts[0], parts[1], at_random, parts[2]], "subspace", SUBSPACES)

@@ -58,18 +58,18 @@ class Circuit:
 
     def complement(self) -> Circuit:
         """The circuit of all other edges."""
-        own = set(self.names)
-        return Circuit(self.graph, tuple(name for name in self.graph.names if name not in own), self.scores)
+        inside = set(self.names)
+        return Circuit(self.graph, tuple(name for name in self.graph.names if name not in inside), self.scores)
 
     def pruned(self) -> Circuit:
         """The circuit without edges that lie on no path from the input to the logits."""
         edges = [name.split("->") for name in self.names]
         nodes = self.graph.nodes_of
         reached, needed = {INPUT}, {LOGITS}
-        for writer, reader in edges_in_order(self.graph, edges):
+        for writer, reader in _edges_in_order(self.graph, edges):
             if writer in reached:
                 reached.update(nodes(reader))
-        for writer, reader in reversed(edges_in_order(self.graph, edges)):
+        for writer, reader in reversed(_edges_in_order(self.graph, edges)):
             if not needed.isdisjoint(nodes(reader)):
                 needed.add(writer)
         kept = [f"{w}->{r}" for w, r in edges if w in reached and not needed.isdisjoint(nodes(r))]
@@ -110,32 +110,23 @@ class Circuit:
         return "\n".join([*lines, "}"]) + "\n"
 
 
-def edges_in_order(graph: Graph, edges: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
+def _edges_in_order(graph: Graph, edges: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
     """Edges by their reader and then their writer: an edge comes after all that lead to its writer."""
     writers = {name: at for at, name in enumerate((*graph.writers, LOGITS))}
     return sorted(((w, r) for w, r in edges), key=lambda edge: (writers[graph.nodes_of(edge[1])[0]], writers[edge[0]]))
 
 
-def mean_scores(scores: Measurement) -> dict[str, float]:
-    """Edge -> its mean score over pairs.
-
-    Raises:
-        ValueError: if these are not scores of edges.
-    """
+def _ranked(scores: Measurement, graph: Graph) -> tuple[dict[str, float], Float[Tensor, " edge"]]:
+    """Every edge's mean score, and its size, by which it is ranked: one may speak for the answer, or against it."""
     if set(scores.dims) - {"example"} != {"edge"}:
         raise ValueError(f"a circuit is chosen by scores of edges, not by a measure with dims {', '.join(scores.dims)}")
     mean = scores.mean("example") if "example" in scores.dims else scores
-    return dict(zip(map(str, mean.coords["edge"]), map(float, mean.values), strict=True))
-
-
-def _ranked(scores: Measurement, graph: Graph, absolute: bool) -> tuple[dict[str, float], Float[Tensor, " edge"]]:
-    """Every edge's mean score, and by what it is ranked."""
-    by_name = mean_scores(scores)
+    by_name = dict(zip(map(str, mean.coords["edge"]), map(float, mean.values), strict=True))
     missing = [name for name in graph.names if name not in by_name]
     if missing:
         raise ValueError(f"{len(missing)} of {graph.n_edges} edges have no score, among them {missing[0]}")
     values = torch.tensor([by_name[name] for name in graph.names], dtype=torch.float64)
-    return by_name, values.abs() if absolute else values
+    return by_name, values.abs()
 
 
 def _check_size(n: int, graph: Graph) -> None:
@@ -143,37 +134,30 @@ def _check_size(n: int, graph: Graph) -> None:
         raise ValueError(f"a circuit has 0 to {graph.n_edges} edges here, not {n}")
 
 
-def top_edges(scores: Measurement, graph: Graph, n: int, *, absolute: bool = True) -> Circuit:
-    """The circuit of the n edges with the largest scores.
+def top_edges(scores: Measurement, graph: Graph, n: int) -> Circuit:
+    """The circuit of the n edges with the largest scores, whatever their sign.
 
     Args:
         scores: dims `edge` and perhaps `example`, whose mean then counts.
         graph: the model's.
         n: how many edges.
-        absolute: whether an edge that speaks against the answer counts as one that speaks for it.
 
     Raises:
         ValueError: if n is more than there are edges, or an edge has no score.
     """
     _check_size(n, graph)
-    by_name, rank = _ranked(scores, graph, absolute)
+    by_name, rank = _ranked(scores, graph)
     order = rank.argsort(descending=True, stable=True)[:n].tolist()
     return Circuit.of(graph, [graph.names[at] for at in order], by_name)
 
 
-def edges_above(scores: Measurement, graph: Graph, threshold: float, *, absolute: bool = True) -> Circuit:
-    """The circuit of all edges whose score is above a threshold, in the score's units. Arguments as `top_edges`."""
-    by_name, rank = _ranked(scores, graph, absolute)
-    return Circuit.of(graph, [graph.names[at] for at in (rank > threshold).nonzero()[:, 0].tolist()], by_name)
-
-
-def greedy_edges(scores: Measurement, graph: Graph, n: int, *, absolute: bool = True) -> Circuit:
+def greedy_edges(scores: Measurement, graph: Graph, n: int) -> Circuit:
     """The circuit grown from the logits: n times the edge of the largest score that leads to what is in it already.
 
     So each of its edges has a path to the logits (Hanna et al. 2024). Arguments and errors as `top_edges`.
     """
     _check_size(n, graph)
-    by_name, rank = _ranked(scores, graph, absolute)
+    by_name, rank = _ranked(scores, graph)
     inside, chosen = {LOGITS}, []
     left = [graph.names[at] for at in rank.argsort(descending=True, stable=True).tolist()]
     for _ in range(n):

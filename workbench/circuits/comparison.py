@@ -16,7 +16,7 @@ from workbench.circuits.metrics import METRICS, Metric
 from workbench.interventions import Hooks
 from workbench.measurement import Measurement
 from workbench.models import AnyHooked
-from workbench.models.watched_only import check_editable
+from workbench.models.facts import check_editable
 from workbench.tasks import Pairs
 from workbench.util.lookup import lookup
 
@@ -163,15 +163,13 @@ def baselines(comparison: Comparison) -> Measurement:
 
 
 @torch.no_grad()
-def activations(
-    comparison: Comparison, tokens: Int[Tensor, "row pos"], names: Sequence[str]
-) -> tuple[dict[str, Tensor], Float[Tensor, "row pos class"]]:
-    """The named activations of a run without edits, and its logits."""
+def activations(comparison: Comparison, tokens: Int[Tensor, "row pos"], names: Sequence[str]) -> dict[str, Tensor]:
+    """The named activations of a run without edits."""
     kept: dict[str, Tensor] = {}
     check_names(comparison.model, names)
-    logits = comparison.run(tokens, [(name, partial(_keep, kept=kept, name=name)) for name in names])
+    comparison.run(tokens, [(name, partial(_keep, kept=kept, name=name)) for name in names])
     _check_reached(kept, names)
-    return kept, logits
+    return kept
 
 
 def _check_reached(kept: dict[str, Tensor], names: Sequence[str]) -> None:
@@ -202,7 +200,7 @@ def gradients(
     part: Pairs,
     clean: Tensor,
     names: Sequence[str],
-    start: Callable[[Tensor], Tensor] | None = None,
+    start: Float[Tensor, "row pos d_model"] | None = None,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The named activations of a run, and the gradient of each pair's metric there.
 
@@ -210,7 +208,7 @@ def gradients(
         comparison, part, clean: what the metric needs.
         tokens: the run's input.
         names: hook names.
-        start: what becomes of the residual before the first layer; by default nothing.
+        start: the residual before the first layer; by default its own.
 
     Raises:
         ValueError: if the output does not depend on what is computed at one of them.
@@ -220,15 +218,16 @@ def gradients(
     kept: dict[str, Tensor] = {}
 
     def begin(residual: Tensor, hook: Any) -> Tensor:
-        given = residual if start is None else start(residual)
-        return given.detach().requires_grad_(True)  # there is a gradient although the weights may be frozen
+        # there is a gradient although the weights may be frozen
+        return (residual if start is None else start).detach().requires_grad_(True)
 
     with torch.enable_grad():
         hooks: Hooks = [(INPUT, begin), *((name, partial(_keep, kept=kept, name=name)) for name in names)]
         total = comparison.score(comparison.run(tokens, hooks), part, clean).sum()
         _check_reached(kept, names)
-        found = torch.autograd.grad(total, [kept[name] for name in names], allow_unused=True)
+        of_total = torch.autograd.grad(total, [kept[name] for name in names], allow_unused=True)
     slopes = {
-        name: torch.zeros_like(kept[name]) if slope is None else slope for name, slope in zip(names, found, strict=True)
+        name: torch.zeros_like(kept[name]) if slope is None else slope
+        for name, slope in zip(names, of_total, strict=True)
     }
     return {name: tensor.detach() for name, tensor in kept.items()}, slopes

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from workbench.circuits.comparison import INPUT, Comparison, activations, check_names
 from workbench.circuits.graph import Graph
 from workbench.measurement import Measurement
-from workbench.models.logits import logit_transform
+from workbench.models.facts import logit_transform
 
 NORMALISED = "ln_final.hook_out"
 
@@ -33,7 +33,7 @@ def direct_logit_attribution(comparison: Comparison) -> Measurement:
     """
     if comparison.metric != "logit_difference":
         raise ValueError(f"direct attribution is of the logit_difference, not of {comparison.metric}: that is no sum")
-    norm = final_norm(comparison)
+    norm = _final_norm(comparison)
     transform = logit_transform(comparison.model, comparison.pairs.clean.tokens[:2].to(comparison.device))
     if transform is None or not math.isinf(transform.cap):
         raise ValueError("direct attribution is of logits that are a sum of writes: this model caps or changes its own")
@@ -67,7 +67,7 @@ def _check_sum(values: np.ndarray, clean_run: np.ndarray) -> None:
         )
 
 
-def final_norm(comparison: Comparison) -> nn.Module | None:
+def _final_norm(comparison: Comparison) -> nn.Module | None:
     """The final LayerNorm, or None where there is none. Raises ValueError for any other."""
     module = getattr(getattr(comparison.model, "ln_final", None), "original_component", None)
     if module is None or isinstance(module, nn.Identity):
@@ -88,7 +88,7 @@ def _writes(comparison: Comparison, tokens: Tensor) -> tuple[dict[str, Tensor], 
     has_mlps = Graph.of(comparison.model).has_mlps
     points = ["attn.hook_z", "hook_attn_out", *(["hook_mlp_out"] if has_mlps else [])]
     hooks = [f"blocks.{i}.{point}" for i in layers for point in points]
-    seen, _ = activations(comparison, tokens, ["hook_embed", INPUT, last, *hooks])
+    seen = activations(comparison, tokens, ["hook_embed", INPUT, last, *hooks])
     writes = {"embedding": seen["hook_embed"]}
     if "hook_pos_embed" in comparison.model.hook_dict:
         writes["positions"] = seen[INPUT] - seen["hook_embed"]

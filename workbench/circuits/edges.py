@@ -43,8 +43,8 @@ def path_patching(comparison: Comparison, names: Sequence[str] | None = None) ->
     parts = []
     for where, part in comparison.parts():
         values = np.zeros((len(chosen), len(part)))
-        for at, found in _one_by_one(comparison, graph, chosen, part):
-            values[at] = found
+        for at, scored in _one_by_one(comparison, graph, chosen, part):
+            values[at] = scored
         parts.append((values - comparison.unedited(where)) * comparison.sign())
     caption = (
         f"The change of the {comparison.measure.name} when one edge carries what its writer wrote in the other run. It "
@@ -103,7 +103,7 @@ def _with_changes(
     return edited.flatten(0, 1)
 
 
-def eap(comparison: Comparison, *, by_position: bool = False) -> Measurement:
+def eap(comparison: Comparison) -> Measurement:
     """Edge attribution patching (Syed et al. 2023): (clean − corrupted write) · gradient at the reader's input.
 
     The gradient is that of the run that is edited, at the input of each reader before its LayerNorm: it goes through
@@ -111,9 +111,8 @@ def eap(comparison: Comparison, *, by_position: bool = False) -> Measurement:
 
     Args:
         comparison: the model, the pairs, the metric and the direction.
-        by_position: whether each position of the residual is told apart.
 
-    Returns the estimated change of the metric: dims `edge`, perhaps `position`, `example` (a pair each).
+    Returns the estimated change of the metric: dims `edge`, `example` (a pair each).
 
     Raises:
         ValueError: if the model's readers cannot have inputs of their own.
@@ -123,10 +122,10 @@ def eap(comparison: Comparison, *, by_position: bool = False) -> Measurement:
         return _reader_slopes(comparison, comparison.sides(part)[0], part, clean)
 
     about = "Estimated from the gradient of the run that is edited: far from it the model may do something else."
-    return _edge_scores(comparison, "Edge attribution patching (EAP)", slopes, by_position, about)
+    return _edge_scores(comparison, "Edge attribution patching (EAP)", slopes, about)
 
 
-def eap_ig(comparison: Comparison, *, steps: int = STEPS, by_position: bool = False) -> Measurement:
+def eap_ig(comparison: Comparison, *, steps: int = STEPS) -> Measurement:
     """EAP with integrated gradients (Hanna et al. 2024): the mean gradient over inputs between corrupted and clean.
 
     The input is the embedding with its position, z' + k/m (z − z') for k = 1 … m, where z is the clean one; so the
@@ -136,7 +135,6 @@ def eap_ig(comparison: Comparison, *, steps: int = STEPS, by_position: bool = Fa
     Args:
         comparison: the model, the pairs and the metric.
         steps: m.
-        by_position: whether each position of the residual is told apart.
 
     Returns as `eap`.
 
@@ -150,18 +148,13 @@ def eap_ig(comparison: Comparison, *, steps: int = STEPS, by_position: bool = Fa
         ends = [writes(comparison, side.tokens)[0] for side in (part.corrupted, part.clean)]
         total: dict[str, Tensor] = {}
         for k in range(1, steps + 1):
-            start = partial(_at, point=ends[0] + (ends[1] - ends[0]) * (k / steps))
-            found = _reader_slopes(comparison, part.clean.tokens, part, clean, start)
-            total = {name: slope / steps + total.get(name, 0.0) for name, slope in found.items()}
+            point = ends[0] + (ends[1] - ends[0]) * (k / steps)
+            slopes_there = _reader_slopes(comparison, part.clean.tokens, part, clean, point)
+            total = {name: slope / steps + total.get(name, 0.0) for name, slope in slopes_there.items()}
         return total
 
     about = f"Estimated from the gradients at {steps} inputs between the corrupted and the clean one."
-    return _edge_scores(comparison, "EAP with integrated gradients (EAP-IG)", slopes, by_position, about)
-
-
-def _at(residual: Tensor, *, point: Tensor) -> Tensor:
-    """Another point in place of the residual."""
-    return point
+    return _edge_scores(comparison, "EAP with integrated gradients (EAP-IG)", slopes, about)
 
 
 def _reader_slopes(
@@ -169,7 +162,7 @@ def _reader_slopes(
     tokens: Tensor,
     part: Pairs,
     clean: Tensor,
-    start: Callable[[Tensor], Tensor] | None = None,
+    start: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """The gradient of the metric at the input of every reader, by hook name."""
     names = [name for name, _, _ in reader_hooks(Graph.of(comparison.model))]
@@ -181,7 +174,6 @@ def _edge_scores(
     comparison: Comparison,
     name: str,
     slopes: Callable[[Pairs, Tensor], dict[str, Tensor]],
-    by_position: bool,
     about: str,
 ) -> Measurement:
     """Every writer's change times every later reader's slope, as a measurement."""
@@ -192,26 +184,15 @@ def _edge_scores(
     for _, part in comparison.parts():
         clean = comparison.clean_logits(part)
         change = writes(comparison, part.clean.tokens) - writes(comparison, part.corrupted.tokens)
-        found = slopes(part, clean)
-        table = _products(graph, change, found, by_position)
+        slope_of = slopes(part, clean)
+        columns = []  # inner products of what writers change and readers' slopes, summed over positions
+        for reader, _, _ in reader_hooks(graph):
+            slope = slope_of[reader] if slope_of[reader].ndim == 4 else slope_of[reader][:, :, None]
+            columns.append(torch.einsum("wrpd,rphd->whr", change, slope))
+        table = torch.cat(columns, dim=1)  # [writer, reader, pair]
         parts.append(table[valid[:, 0], valid[:, 1]].double().cpu().numpy())
-    coords: dict[str, Sequence[Any]] = {"edge": graph.names}
-    if by_position:
-        coords["position"] = range(parts[0].shape[1])
     caption = f"The change of the {comparison.measure.name} when one edge carries what the other run wrote. {about}"
-    return comparison.measurement(name, np.concatenate(parts, -1), coords, caption)
-
-
-def _products(
-    graph: Graph, change: Float[Tensor, "writer pair pos d_model"], slopes: dict[str, Tensor], by_position: bool
-) -> Float[Tensor, "writer reader *pos pair"]:
-    """Inner products of what writers change and readers' slopes, summed over positions or not; pairs last."""
-    columns = []
-    to = "whpr" if by_position else "whr"
-    for name, _, _ in reader_hooks(graph):
-        slope = slopes[name] if slopes[name].ndim == 4 else slopes[name][:, :, None]
-        columns.append(torch.einsum(f"wrpd,rphd->{to}", change, slope))
-    return torch.cat(columns, dim=1)
+    return comparison.measurement(name, np.concatenate(parts, -1), {"edge": graph.names}, caption)
 
 
 METHODS: dict[str, Callable[[Comparison], Measurement]] = {

@@ -1,4 +1,4 @@
-"""Faithfulness: how much of the metric a circuit alone keeps, by its size, and what is left without it."""
+"""Faithfulness: how much of the metric a circuit alone keeps, by its size, and what is left without it; and judged."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from workbench.circuits.ablation import IN_WORDS, Ablation, written_outside
 from workbench.circuits.circuit import SELECTIONS, Circuit
 from workbench.circuits.comparison import Comparison
 from workbench.circuits.graph import Graph
-from workbench.circuits.rewired import check_graph, rewired_logits
+from workbench.circuits.rewired import IN_WORDS, Ablation, check_graph, rewired_logits, written_outside
+from workbench.judgement.faithful import Agreement, Faithfulness, first_faithful, judge_faithful
 from workbench.measurement import Measurement
 from workbench.util.lookup import lookup
 
@@ -36,10 +36,10 @@ def kept_metric(comparison: Comparison, circuits: Sequence[Circuit], ablation: A
         known[()] = comparison.baselines[1]
     masks = {circuit.names: circuit.mask for circuit in circuits if circuit.names not in known}
     known |= {names: np.zeros(len(comparison.pairs)) for names in masks}
-    for where, part, other in written_outside(comparison, ablation) if masks else ():
+    for where, part, outside in written_outside(comparison, ablation) if masks else ():
         clean = comparison.clean_logits(part)
         for names, mask in masks.items():
-            logits = rewired_logits(comparison, part.clean.tokens, mask, other)
+            logits = rewired_logits(comparison, part.clean.tokens, mask, outside)
             known[names][where] = comparison.score(logits, part, clean).double().cpu().numpy()
     return np.stack([known[circuit.names] for circuit in circuits])
 
@@ -61,10 +61,10 @@ def circuit_answers(
     _check_graphs(circuits, Graph.of(comparison.model))
     check_graph(comparison)
     answers = np.zeros((len(circuits), len(comparison.pairs)), dtype=np.int64)
-    for where, part, other in written_outside(comparison, ablation or Ablation()):
+    for where, part, outside in written_outside(comparison, ablation or Ablation()):
         first = part.asked.long().argmax(-1)
         for row, circuit in enumerate(circuits):
-            logits = rewired_logits(comparison, part.clean.tokens, circuit.mask, other)
+            logits = rewired_logits(comparison, part.clean.tokens, circuit.mask, outside)
             answers[row, where] = logits[torch.arange(len(part)), first].argmax(-1).cpu().numpy()
     return answers
 
@@ -118,18 +118,12 @@ def _check_graphs(circuits: Sequence[Circuit], graph: Graph) -> None:
             )
 
 
-def sizes_of(graph: Graph, shares: Sequence[float] = SHARES) -> list[int]:
-    """Sizes of circuits in edges, of these shares of all; at least none, at most all."""
-    return [min(graph.n_edges, round(share * graph.n_edges)) for share in shares]
-
-
 def faithfulness_curve(
     comparison: Comparison,
     scores: Measurement,
     *,
     shares: Sequence[float] = SHARES,
     selection: Literal["top", "greedy"] = "greedy",
-    absolute: bool = True,
     ablation: Ablation | None = None,
     complement: bool = False,
 ) -> Measurement:
@@ -142,7 +136,6 @@ def faithfulness_curve(
         scores: of every edge (`eap_ig`, …); those of other pairs show whether the circuit holds on these.
         shares: sizes, as shares of all edges, increasing.
         selection: `top`, or `greedy`, grown from the logits.
-        absolute: whether to rank by the size of scores alone.
         ablation: what the edges outside carry.
         complement: measure what is left without each circuit.
 
@@ -152,14 +145,15 @@ def faithfulness_curve(
     if list(shares) != sorted(set(shares)) or not shares or not (shares[0] >= 0 and shares[-1] <= 1):
         raise ValueError(f"shares of all edges increase within 0 … 1, and are not {list(shares)}")
     graph, choose = Graph.of(comparison.model), lookup(SELECTIONS, selection, "selection")
-    chosen = [choose(scores, graph, size, absolute=absolute).pruned() for size in sizes_of(graph, shares)]
-    run = faithfulness(comparison, [one.complement() if complement else one for one in chosen], ablation)
+    sizes = [min(graph.n_edges, round(share * graph.n_edges)) for share in shares]
+    chosen = [choose(scores, graph, size).pruned() for size in sizes]
+    run = faithfulness(comparison, [circuit.complement() if complement else circuit for circuit in chosen], ablation)
     return replace(
         run,
         name="Faithfulness without the circuit" if complement else "Faithfulness by size",
         dims=("share", "example"),
         coords={"share": list(shares), "example": run.coords["example"]},
-        settings={**run.settings, "selection": selection, "edges": [len(one) for one in chosen]},
+        settings={**run.settings, "selection": selection, "edges": [len(circuit) for circuit in chosen]},
     )
 
 
@@ -187,3 +181,56 @@ def _area(curve: Measurement, heights: np.ndarray, name: str) -> Measurement:
     area = np.trapezoid(heights, np.array(curve.coords["share"], dtype=float), axis=0)
     coords = {"example": curve.coords["example"]}
     return replace(curve, name=name, values=area, dims=("example",), coords=coords, units="share of the metric")
+
+
+def answers_both(comparison: Comparison) -> Measurement:
+    """Whether the model prefers the right answer to the wrong one in both runs of a pair: dims `example`, 1 or 0.
+
+    It is what faithfulness takes for granted: a circuit can keep all of a difference that is next to nothing.
+    """
+    by_logits = comparison.metric == "logit_difference"
+    clean, corrupted = (comparison if by_logits else replace(comparison, metric="logit_difference")).baselines
+    right = (clean > 0) & ((corrupted > 0) if comparison.pairs.is_control else (corrupted < 0))
+    caption = "Whether the right answer's logit is above the wrong one's, in the clean and in the corrupted run."
+    result = comparison.measurement("Pairs with both answers right", right.astype(float), {}, caption)
+    return replace(result, units="share")
+
+
+def judge_circuit(comparison: Comparison, circuit: Circuit, ablation: Ablation | None = None) -> Faithfulness:
+    """Whether one circuit is faithful on these pairs, and in how many of them it gives the whole model's answer.
+
+    Arguments and errors as `faithfulness`. Judge it on other pairs than it was found on.
+    """
+    mean = faithfulness(comparison, [circuit], ablation).mean().select(size=len(circuit))
+    everything = Circuit.of(circuit.graph, Graph.of(comparison.model).names)
+    whole, alone = circuit_answers(comparison, [everything, circuit], ablation)
+    return judge_faithful(len(circuit), mean, _known(comparison), int((whole == alone).sum()))
+
+
+def judge_sizes(comparison: Comparison, curve: Measurement) -> tuple[Faithfulness, ...]:
+    """Whether the circuit of each size of a `faithfulness_curve` is faithful, on the pairs of the curve."""
+    mean, known = curve.mean(), _known(comparison)
+    sizes = zip(curve.coords["share"], curve.settings["edges"], strict=True)
+    return tuple(judge_faithful(edges, mean.select(share=share), known) for share, edges in sizes)
+
+
+def smallest_faithful(comparison: Comparison, curve: Measurement) -> float | None:
+    """The smallest share of all edges from which on circuits are faithful (`judgement.faithful`); None where none is.
+
+    Part of it is that the model knows what it is asked: it has both answers of a pair right more often than not.
+    Without that, what untrained models do has small circuits too: they do little, over few paths.
+    """
+    first = first_faithful(judge_sizes(comparison, curve))
+    return None if first is None else float(curve.coords["share"][first])
+
+
+def agreement(halves: Measurement) -> Agreement:
+    """What `overlap_of_halves` measured, as part of a judgement."""
+    about = {name: halves.settings[name] for name in ("chance", "splits", "draws")}
+    assert halves.low is not None and halves.high is not None
+    return Agreement(overlap=float(halves.values), low=float(halves.low), high=float(halves.high), **about)
+
+
+def _known(comparison: Comparison) -> int:
+    """In how many pairs the model has both answers right."""
+    return int(answers_both(comparison).values.sum())

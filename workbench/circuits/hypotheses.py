@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.circuits.comparison import check_names
+from workbench.interventions import activation
 from workbench.measurement import Measurement
 from workbench.models import AnyHooked
 from workbench.tasks import Boxes, Task
@@ -121,19 +122,10 @@ def exchanged_logits(
     return logits[number, rows.asked_at]
 
 
-@torch.no_grad()
 def held(model: AnyHooked, tokens: Int[Tensor, "row pos"], at: Rows, point: str) -> Float[Tensor, "row d_model"]:
     """What each row holds at a position. Raises ValueError if there is no such hook point."""
     check_names(model, [point])
-    seen: list[Tensor] = []
-
-    def see(residual: Tensor, hook: Any) -> Tensor:
-        seen.append(residual)
-        return residual
-
-    with model.hooks(fwd_hooks=[(point, see)]):
-        model(tokens)
-    return seen[0][torch.arange(len(tokens), device=tokens.device), at]
+    return activation(model, tokens, point)[torch.arange(len(tokens), device=tokens.device), at]
 
 
 @torch.no_grad()
@@ -177,8 +169,12 @@ def _labelled(task: Task, tokens: Tensor, label: str) -> tuple[Tensor, Rows]:
     values = task.truth(tokens).labels
     if label not in values:
         raise ValueError(f"{task.name} has no label {label!r}; there is: {', '.join(values) or 'none'}")
-    there = values[label] >= 0
-    return values[label], torch.where(there.any(-1), there.long().argmax(-1), -1)
+    return values[label], _first(values[label] >= 0)
+
+
+def _first(where: Bool[Tensor, "row pos"]) -> Rows:
+    """The first position of each row where this is true; −1 where it is nowhere."""
+    return torch.where(where.any(-1), where.long().argmax(-1), -1)
 
 
 def at_first(label: str) -> Callable[[Task, Tensor], Rows]:
@@ -186,7 +182,7 @@ def at_first(label: str) -> Callable[[Task, Tensor], Rows]:
     return lambda task, tokens: _labelled(task, tokens, label)[1]
 
 
-def at_last(label: str) -> Callable[[Task, Tensor], Rows]:
+def _at_last(label: str) -> Callable[[Task, Tensor], Rows]:
     """The last position at which a label of the truth is there."""
 
     def where(task: Task, tokens: Tensor) -> Rows:
@@ -202,23 +198,22 @@ def _value_at(task: Task, tokens: Tensor, label: str, at: Rows) -> Rows:
     return torch.where(at >= 0, values.gather(1, at.clamp(min=0)[:, None])[:, 0], -1)
 
 
-def sources_value(label: str, where: Callable[[Task, Tensor], Rows]) -> Callable[[Task, Tensor, Tensor], Rows]:
-    """The variable is the answer itself: that of the source follows."""
-    return lambda task, base, source: _value_at(task, source, label, where(task, source))
+def _answer_itself(claim: str, label: str, find: Callable[[str], Callable[[Task, Tensor], Rows]]) -> Hypothesis:
+    """The variable is a label of the truth and the answer itself: that of the source follows."""
+    where = find(label)
+    return Hypothesis(claim, where, lambda task, base, source: _value_at(task, source, label, where(task, source)))
 
 
 def _second_place(task: Task, tokens: Tensor) -> Rows:
-    place, _ = _labelled(task, tokens, "place")
-    there = place == 1
-    return torch.where(there.any(-1), there.long().argmax(-1), -1)
+    return _first(_labelled(task, tokens, "place")[0] == 1)
 
 
 def _with_sources_carry(task: Task, base: Tensor, source: Tensor) -> Rows:
     """The base's digit of the second place plus the source's carry into it."""
-    own, other = _second_place(task, base), _second_place(task, source)
-    carry = _value_at(task, source, "carry", other)
+    at, source_at = _second_place(task, base), _second_place(task, source)
+    carry = _value_at(task, source, "carry", source_at)
     digit = base.gather(1, (task.question_length(base) - 2).clamp(min=0)[:, None])[:, 0]
-    usable = (own >= 0) & (carry >= 0) & (task.question_length(base) >= 2)
+    usable = (at >= 0) & (carry >= 0) & (task.question_length(base) >= 2)
     return torch.where(usable, (digit + carry) % 10, -1)
 
 
@@ -233,8 +228,8 @@ def _last(task: Task, tokens: Tensor) -> Rows:
 
 def _root_by_sources_pointer(task: Task, base: Tensor, source: Tensor) -> Rows:
     """The root that the last token of the base has once its parent points where the source's parent points."""
-    own, other = (_parent_of_last(task, tokens)[:, None].clamp(min=0) for tokens in (base, source))
-    return _labelled(task, base.scatter(1, own, source.gather(1, other)), "root")[0][:, -1]
+    parent, source_parent = (_parent_of_last(task, tokens)[:, None].clamp(min=0) for tokens in (base, source))
+    return _labelled(task, base.scatter(1, parent, source.gather(1, source_parent)), "root")[0][:, -1]
 
 
 def _before_first_item(task: Task, tokens: Tensor) -> Rows:
@@ -243,8 +238,7 @@ def _before_first_item(task: Task, tokens: Tensor) -> Rows:
         raise ValueError(f"{task.name} has no items; boxes has")
     items = torch.tensor([task.vocabulary.id(word) for word in OBJECTS[: task.n_objects]], device=tokens.device)
     asked = torch.arange(tokens.shape[1] - 1, device=tokens.device) >= task.question_length(tokens)[:, None] - 1
-    there = torch.isin(tokens[:, 1:], items) & asked
-    return torch.where(there.any(-1), there.long().argmax(-1), -1)
+    return _first(torch.isin(tokens[:, 1:], items) & asked)
 
 
 def _sources_first_item(task: Task, base: Tensor, source: Tensor) -> Rows:
@@ -253,26 +247,22 @@ def _sources_first_item(task: Task, base: Tensor, source: Tensor) -> Rows:
 
 
 HYPOTHESES: dict[str, Hypothesis] = {
-    "minimum": Hypothesis(
-        "the delimiter holds the smallest symbol", at_first("minimum"), sources_value("minimum", at_first("minimum"))
-    ),
-    "successor": Hypothesis(
-        "the first output holds the next one", at_first("successor"), sources_value("successor", at_first("successor")),
-    ),
+    "minimum": _answer_itself("the delimiter holds the smallest symbol", "minimum", at_first),
+    "successor": _answer_itself("the first output holds the next one", "successor", at_first),
     "pointer": Hypothesis(
         "what the last token's parent attends with holds where it points, and the last answer follows from there",
-        _parent_of_last, _root_by_sources_pointer, _last,
+        _parent_of_last,
+        _root_by_sources_pointer,
+        _last,
     ),
     "item": Hypothesis(
         "the word before an answer's first item holds what is in the box", _before_first_item, _sources_first_item
     ),
-    "root": Hypothesis(
-        "the last position holds the value at the root of its chain", at_last("root"),
-        sources_value("root", at_last("root")),
-    ),
+    "root": _answer_itself("the last position holds the value at the root of its chain", "root", _at_last),
     "carry": Hypothesis(
         "the position that writes the second digit holds the carry into it, apart from the digit",
-        _second_place, _with_sources_carry,
+        _second_place,
+        _with_sources_carry,
     ),
-}  # fmt: skip
+}
 """Variables of the tasks that are known; one's own is another `Hypothesis`."""

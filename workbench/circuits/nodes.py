@@ -53,7 +53,7 @@ ChaCAL does, reads over it in all of them."""
 NOT_SHOWN = "It tells what one part does while all others stay, so parts that stand in for each other show little."
 
 
-def axes_of(site: str, by: Sequence[str] | None) -> tuple[str, ...]:
+def _axes_of(site: str, by: Sequence[str] | None) -> tuple[str, ...]:
     """The axes by which effects are told apart, beside the layer: by default heads, of residuals positions.
 
     Raises:
@@ -86,17 +86,17 @@ def activation_patching(comparison: Comparison, site: str, by: Sequence[str] | N
     Raises:
         ValueError: if there is no such site or axis, or the model has no such hook point.
     """
-    by = axes_of(site, by)
+    by = _axes_of(site, by)
     parts = []
     for where, part in comparison.parts():
         base, source = comparison.sides(part)
         clean = comparison.clean_logits(part)
         names = _names(comparison, site)
-        taken, _ = activations(comparison, source, names)
+        taken = activations(comparison, source, names)
         unedited = torch.from_numpy(comparison.unedited(where))
         effects = []
         for name in names:
-            sizes = _sizes(taken[name], site, by)
+            sizes = [taken[name].shape[1 + SITES[site].axes.index(axis)] for axis in by]
             values = torch.cat(
                 [
                     _patched(comparison, part, base, clean, name, taken[name], mask)
@@ -116,13 +116,13 @@ def attribution_patching(comparison: Comparison, site: str, by: Sequence[str] | 
     `activation_patching`. Where the model is far from linear between both runs, it can be far off: a saturated softmax
     has no gradient.
     """
-    by = axes_of(site, by)
+    by = _axes_of(site, by)
     parts = []
     for _, part in comparison.parts():
         base, source = comparison.sides(part)
         clean = comparison.clean_logits(part)
         names = _names(comparison, site)
-        taken, _ = activations(comparison, source, names)
+        taken = activations(comparison, source, names)
         own, slopes = gradients(comparison, base, part, clean, names)
         effects = [(taken[name] - own[name]) * slopes[name] * comparison.sign() for name in names]
         parts.append(torch.stack([_summed(effect, site, by) for effect in effects]).double().cpu().numpy())
@@ -158,11 +158,6 @@ def node_scores(comparison: Comparison, *, exact: bool = False) -> Measurement:
 
 def _names(comparison: Comparison, site: str) -> list[str]:
     return [SITES[site].hook.format(layer) for layer in range(cast(Any, comparison.model.cfg).n_layers)]
-
-
-def _sizes(activation: Tensor, site: str, by: Sequence[str]) -> list[int]:
-    sizes = dict(zip(SITES[site].axes, activation.shape[1:], strict=False))
-    return [sizes[axis] for axis in by]
 
 
 def _masks(

@@ -28,8 +28,8 @@ def overlap(first: Circuit, second: Circuit) -> float:
     """
     if first.graph != second.graph:
         raise ValueError("the circuits are of models with different numbers of layers or heads")
-    one, other = set(first.names), set(second.names)
-    return len(one & other) / len(one | other) if one | other else 1.0
+    edges, other_edges = set(first.names), set(second.names)
+    return len(edges & other_edges) / len(edges | other_edges) if edges | other_edges else 1.0
 
 
 @lru_cache(maxsize=64)
@@ -94,19 +94,16 @@ def _overlap_of_two_halves(
 ) -> float:
     n_pairs = scores.values.shape[scores.axis("example")]
     order = torch.randperm(n_pairs, generator=generator).tolist()
-    halves = [scores.pick(order[: n_pairs // 2]), scores.pick(order[n_pairs // 2 :])]
-    first, second = (choose(half_mean(half), graph, n) for half in halves)
-    return overlap(first, second)
+    circuits = []
+    for half in (scores.pick(order[: n_pairs // 2]), scores.pick(order[n_pairs // 2 :])):
+        mean = np.nanmean(half.values, axis=half.axis("example"))  # without an interval: many halves are taken
+        edges = {"edge": half.coords["edge"]}
+        circuits.append(choose(replace(half, values=mean, dims=("edge",), coords=edges, labels=None), graph, n))
+    return overlap(*circuits)
 
 
 def _chance(n: int, graph: Graph, choose: Choose) -> dict[str, float]:
     return {"chance": chance_overlap(n, graph, choose), "draws": DRAWS}
-
-
-def half_mean(scores: Measurement) -> Measurement:
-    """The mean score of each edge over pairs, without an interval: many halves are taken."""
-    values = np.nanmean(scores.values, axis=scores.axis("example"))
-    return replace(scores, values=values, dims=("edge",), coords={"edge": scores.coords["edge"]}, labels=None)
 
 
 def overlap_of_seeds(circuits: Sequence[Circuit], seeds: Sequence[int], choose: Choose = top_edges) -> Measurement:

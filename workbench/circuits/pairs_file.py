@@ -47,14 +47,14 @@ def read_pairs(path: str | Path, model: Pretrained) -> Pairs:
     sides: dict[str, list[Tensor]] = {"clean": [], "corrupted": []}
     answers: dict[str, list[int]] = {"answer": [], "wrong": []}
     for where, row in rows:
-        for name, ids in zip(sides, texts(model, row, where), strict=True):
+        for name, ids in zip(sides, _texts(model, row, where), strict=True):
             sides[name].append(ids)
         for name in answers:
-            answers[name].append(one_token(model, row[name], f"{where}: the {name}"))
+            answers[name].append(_one_token(model, row[name], f"{where}: the {name}"))
         if answers["answer"][-1] == answers["wrong"][-1]:
             raise ValueError(f"{where}: answer and wrong are the same, {row['answer']!r}")
     clean, corrupted = (
-        batch(sides[side], answers[answer], model.pad) for side, answer in zip(sides, answers, strict=True)
+        _batch(sides[side], answers[answer], model.pad) for side, answer in zip(sides, answers, strict=True)
     )
     return Pairs(clean, corrupted, clean.loss_mask, path.stem, pad=model.pad)
 
@@ -64,17 +64,17 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     check_file(path, "file of pairs")
     lines = read_text(path, LONGEST).split("\n")  # a text may hold other ends of a line, such as U+2028
     if path.suffix.lower() == ".csv":
-        numbered = table(path, lines)
+        numbered = _table(path, lines)
     else:
-        numbered = ((i, parsed(line, f"{path}, line {i}")) for i, line in enumerate(lines, 1) if line.strip())
+        numbered = ((i, _parsed(line, f"{path}, line {i}")) for i, line in enumerate(lines, 1) if line.strip())
     for number, row in numbered:
         where = f"{path}, line {number}"
         if not isinstance(row, dict):
             raise ValueError(f"{where} is no pair; one is an object in braces with {', '.join(FIELDS)}")
-        yield where, {name: field(row, name, where) for name in FIELDS}
+        yield where, {name: _field(row, name, where) for name in FIELDS}
 
 
-def field(row: Mapping[str, object], name: str, where: str) -> str:
+def _field(row: Mapping[str, object], name: str, where: str) -> str:
     """One text of a pair. Raises ValueError if there is none."""
     text = row.get(name)
     if text is None:
@@ -86,7 +86,7 @@ def field(row: Mapping[str, object], name: str, where: str) -> str:
     return text
 
 
-def table(path: Path, lines: list[str]) -> Iterator[tuple[int, object]]:
+def _table(path: Path, lines: list[str]) -> Iterator[tuple[int, object]]:
     """The rows of a CSV file with their lines; commas, semicolons or tabs are between fields, by its first line.
 
     Raises:
@@ -99,7 +99,7 @@ def table(path: Path, lines: list[str]) -> Iterator[tuple[int, object]]:
     line = 0  # where the last row ended
     try:
         columns = next(reader)
-        check_columns(columns, f"{path}, line 1")
+        _check_columns(columns, f"{path}, line 1")
         line = reader.line_num
         for row in reader:
             line = reader.line_num
@@ -114,20 +114,20 @@ def table(path: Path, lines: list[str]) -> Iterator[tuple[int, object]]:
         raise ValueError(f"{path}, from line {line + 1} on: its quotes are not those of CSV ({error})") from None
 
 
-def check_columns(columns: list[str], where: str) -> None:
+def _check_columns(columns: list[str], where: str) -> None:
     """Raise ValueError unless each field of a pair is the name of one column."""
     for name in FIELDS:
         if name not in columns:
-            found = brief(", ".join(map(repr, columns)), 200) or "none"
+            listed = brief(", ".join(map(repr, columns)), 200) or "none"
             raise ValueError(
                 f"{where} has to name the columns of a table of pairs, {', '.join(FIELDS)}, and {name} is not among "
-                f"those it names: {found}"
+                f"those it names: {listed}"
             )
         if columns.count(name) > 1:
             raise ValueError(f"{where} names the column {name} twice; take one out, or give it another name")
 
 
-def parsed(line: str, where: str) -> object:
+def _parsed(line: str, where: str) -> object:
     """A line of JSON. Raises ValueError if it is none."""
     try:
         return parse_json(line)
@@ -137,7 +137,7 @@ def parsed(line: str, where: str) -> object:
         raise ValueError(f"{where}: {error}") from None
 
 
-def texts(model: Pretrained, row: Row, where: str) -> tuple[Tensor, Tensor]:
+def _texts(model: Pretrained, row: Row, where: str) -> tuple[Tensor, Tensor]:
     """The tokens of both texts. Raises ValueError if they are no pair."""
     clean, corrupted = (model.prompt(row[name]) for name in ("clean", "corrupted"))
     if len(clean) != len(corrupted):
@@ -151,10 +151,10 @@ def texts(model: Pretrained, row: Row, where: str) -> tuple[Tensor, Tensor]:
     return clean, corrupted
 
 
-def one_token(model: Pretrained, answer: str, where: str) -> int:
+def _one_token(model: Pretrained, answer: str, where: str) -> int:
     """The token of an answer. Raises ValueError if it is not one that the tokenizer knows."""
     tokenizer = model.tokenizer
-    assert tokenizer is not None  # `texts` has raised
+    assert tokenizer is not None  # `_texts` has raised
     ids = tokenizer.encode(answer, add_special_tokens=False)
     unknown = tokenizer.unk_token_id
     if len(ids) != 1:
@@ -168,7 +168,7 @@ def one_token(model: Pretrained, answer: str, where: str) -> int:
     return int(ids[0])
 
 
-def batch(rows: list[Tensor], answers: list[int], pad: int) -> Batch:
+def _batch(rows: list[Tensor], answers: list[int], pad: int) -> Batch:
     """Texts padded on the right; of each, the token after it alone is scored."""
     tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
     last = torch.tensor([len(row) - 1 for row in rows])[:, None]

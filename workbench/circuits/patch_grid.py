@@ -259,7 +259,7 @@ def _exact(comparison: Comparison, site: str, layer: int, index: int, aligned: b
     values = []
     for where, part in comparison.parts():
         base, source = comparison.sides(part)
-        taken, _ = activations(comparison, source, [name])
+        taken = activations(comparison, source, [name])
         put = partial(_put, taken=taken[name], mask=mask[where].to(comparison.device))
         scores = comparison.score(comparison.run(base, [(name, put)]), part, comparison.clean_logits(part))
         values.append((scores.double().cpu().numpy() - comparison.unedited(where)) * comparison.sign())

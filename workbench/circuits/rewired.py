@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from workbench.circuits.comparison import INPUT as FIRST
-from workbench.circuits.comparison import Comparison, activations, check_names
+from workbench.circuits.comparison import INPUT, Comparison, activations, check_names
 from workbench.circuits.direct import head_writes
 from workbench.circuits.graph import LOGITS, QKV, Graph
 from workbench.interventions import Hooks
+from workbench.tasks import Pairs
 
 CHECKED = 2  # pairs on which the graph is checked
 
@@ -61,14 +62,14 @@ def reader_hooks(graph: Graph) -> list[tuple[str, int, str]]:
     return [*hooks, (f"blocks.{graph.n_layers - 1}.hook_resid_post", graph.n_layers - 1, LOGITS)]
 
 
-def writer_hooks(graph: Graph) -> list[str]:
+def _writer_hooks(graph: Graph) -> list[str]:
     """The hook names from which everything that is written follows, in the order of the forward pass."""
     points = ("attn.hook_z", "hook_mlp_out") if graph.has_mlps else ("attn.hook_z",)
-    return [FIRST, *(f"blocks.{layer}.{point}" for layer in range(graph.n_layers) for point in points)]
+    return [INPUT, *(f"blocks.{layer}.{point}" for layer in range(graph.n_layers) for point in points)]
 
 
-def as_writes(comparison: Comparison, name: str, activation: Tensor) -> Float[Tensor, "writer row pos d_model"]:
-    """What is written, from one of `writer_hooks`: by the heads of a layer, or by one writer."""
+def _as_writes(comparison: Comparison, name: str, activation: Tensor) -> Float[Tensor, "writer row pos d_model"]:
+    """What is written, from one of `_writer_hooks`: by the heads of a layer, or by one writer."""
     if name.endswith("hook_z"):
         return head_writes(comparison, int(name.split(".")[1]), activation)
     return activation[None]
@@ -80,12 +81,12 @@ def writes(comparison: Comparison, tokens: Int[Tensor, "row pos"]) -> Float[Tens
 
     What heads of a layer share, the bias of their output, is constant and belongs to none.
     """
-    names = writer_hooks(Graph.of(comparison.model))
-    seen, _ = activations(comparison, tokens, names)
-    return torch.cat([as_writes(comparison, name, seen[name]) for name in names])
+    names = _writer_hooks(Graph.of(comparison.model))
+    seen = activations(comparison, tokens, names)
+    return torch.cat([_as_writes(comparison, name, seen[name]) for name in names])
 
 
-class Rewired:
+class _Rewired:
     """The hooks of a run in which some edges carry what was written elsewhere.
 
     A reader's residual is that of the run, and of every edge that is not kept it has `other` in place of what the
@@ -107,16 +108,16 @@ class Rewired:
         self.missing: list[Tensor] = []  # of each writer so far: what is elsewhere less what it writes here
 
     def hooks(self) -> Hooks:
-        names = writer_hooks(self.graph)
+        names = _writer_hooks(self.graph)
         check_names(self.comparison.model, [*names, *(name for name, _, _ in reader_hooks(self.graph))])
         write = [(name, partial(self._seen, name=name)) for name in names]
         read = [(name, partial(self._read, layer=layer, part=part)) for name, layer, part in reader_hooks(self.graph)]
         return [*write, *read]
 
     def _seen(self, activation: Tensor, hook: Any, *, name: str) -> Tensor:
-        if name == FIRST:
+        if name == INPUT:
             self.missing = []
-        written = as_writes(self.comparison, name, activation)
+        written = _as_writes(self.comparison, name, activation)
         start = len(self.missing)
         self.missing += list(self.other[start : start + len(written)] - written)
         return activation
@@ -140,9 +141,9 @@ def rewired_logits(
     keep: Bool[Tensor, "*row writer reader"],
     other: Float[Tensor, "writer row pos d_model"],
 ) -> Float[Tensor, "row pos class"]:
-    """The logits of a run in which the edges that are not kept carry what `other` has; see `Rewired`."""
+    """The logits of a run in which the edges that are not kept carry what `other` has; see `_Rewired`."""
     with own_inputs(comparison.model):
-        return comparison.run(tokens, Rewired(comparison, keep.to(tokens.device), other).hooks())
+        return comparison.run(tokens, _Rewired(comparison, keep.to(tokens.device), other).hooks())
 
 
 @torch.no_grad()
@@ -158,8 +159,8 @@ def check_graph(comparison: Comparison) -> None:
     graph, readers = Graph.of(comparison.model), reader_hooks(Graph.of(comparison.model))
     tokens = comparison.pairs[:CHECKED].to(comparison.device).clean.tokens
     with own_inputs(comparison.model):
-        seen, _ = activations(comparison, tokens, [*writer_hooks(graph), *(name for name, _, _ in readers)])
-    written = torch.cat([as_writes(comparison, name, seen[name]) for name in writer_hooks(graph)])
+        seen = activations(comparison, tokens, [*_writer_hooks(graph), *(name for name, _, _ in readers)])
+    written = torch.cat([_as_writes(comparison, name, seen[name]) for name in _writer_hooks(graph)])
     for name, layer, part in readers:
         before = graph.edges[:, graph.columns(layer, part)][:, 0]
         read = seen[name] if seen[name].ndim == 4 else seen[name][:, :, None]
@@ -172,4 +173,76 @@ def check_graph(comparison: Comparison) -> None:
             )
 
 
-__all__ = ["Rewired", "check_graph", "own_inputs", "reader_hooks", "rewired_logits", "writer_hooks", "writes"]
+Outside = Literal["patch", "mean", "resample"]
+IN_WORDS = {
+    "patch": "what they carry in the corrupted run",
+    "mean": "their mean over corrupted runs",
+    "resample": "what they carry in another pair's corrupted run",
+}
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """What the edges outside a circuit carry.
+
+    Attributes:
+        outside: `patch`, what their writer wrote in the pair's corrupted run; `mean`, its mean at that position over
+            the corrupted runs of all pairs that have a token there; `resample`, what it wrote in another pair's
+            corrupted run, drawn at random among those that are at least as long.
+        generator: draws the other pairs of `resample`.
+    """
+
+    outside: Outside = "patch"
+    generator: torch.Generator | None = None
+
+    def __post_init__(self) -> None:
+        if self.outside not in get_args(Outside):
+            raise ValueError(f"unknown ablation {self.outside!r}; there is: {', '.join(get_args(Outside))}")
+        if self.outside == "resample" and self.generator is None:
+            raise ValueError("resample ablation draws other pairs: give it a generator")
+
+
+@torch.no_grad()
+def written_outside(
+    comparison: Comparison, ablation: Ablation
+) -> Iterator[tuple[slice, Pairs, Float[Tensor, "writer pair pos d_model"]]]:
+    """The pairs in parts, and what the edges outside a circuit carry there.
+
+    Raises:
+        ValueError: if there is no other pair to resample.
+    """
+    mean = _mean_writes(comparison) if ablation.outside == "mean" else None
+    order = _other_pairs(comparison.pairs, ablation.generator) if ablation.outside == "resample" else None
+    for where, part in comparison.parts():
+        tokens = part.corrupted.tokens
+        if order is not None:
+            tokens = comparison.pairs.corrupted.tokens[order[where]].to(comparison.device)
+        yield where, part, writes(comparison, tokens) if mean is None else mean
+
+
+def _other_pairs(pairs: Pairs, generator: torch.Generator | None) -> Int[Tensor, " pair"]:
+    """For each pair the next in a random order whose corrupted run is as long as its clean one, or the longest other.
+
+    What a shorter one writes at its padding is nothing that the model writes at a token.
+    """
+    n = len(pairs)
+    if n < 2:
+        raise ValueError("resample ablation needs at least two pairs")
+    place = torch.empty(n, dtype=torch.long).scatter_(0, torch.randperm(n, generator=generator), torch.arange(n))
+    needed, lengths = (pairs.real(side).sum(-1).cpu() for side in (pairs.clean, pairs.corrupted))
+    itself = torch.eye(n, dtype=torch.bool)
+    longest = lengths.expand(n, n).masked_fill(itself, 0).amax(1)
+    unfit = itself | (lengths < torch.minimum(needed, longest)[:, None])
+    return ((place - place[:, None]) % n).masked_fill(unfit, n).argmin(1)
+
+
+def _mean_writes(comparison: Comparison) -> Float[Tensor, "writer 1 pos d_model"]:
+    """The mean of every write at each position over the corrupted runs that have a token there."""
+    total: Tensor | float = 0.0
+    count: Tensor | float = 0.0
+    for _, part in comparison.parts():
+        real = part.real(part.corrupted)
+        total = total + torch.where(real[..., None], writes(comparison, part.corrupted.tokens), 0.0).sum(1)
+        count = count + real.sum(0)
+    assert isinstance(total, Tensor) and isinstance(count, Tensor)
+    return (total / count.clamp(min=1)[:, None])[:, None]  # where no run has a token, none has an answer either

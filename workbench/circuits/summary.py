@@ -13,9 +13,16 @@ import torch
 from workbench.circuits.circuit import Circuit, greedy_edges
 from workbench.circuits.comparison import Comparison, baselines
 from workbench.circuits.edges import score_edges
-from workbench.circuits.faithfulness import cmd, cpr, faithfulness, faithfulness_curve
+from workbench.circuits.faithfulness import (
+    agreement,
+    cmd,
+    cpr,
+    faithfulness,
+    faithfulness_curve,
+    judge_circuit,
+    judge_sizes,
+)
 from workbench.circuits.graph import Graph
-from workbench.circuits.judged import agreement, judge_circuit, judge_sizes
 from workbench.circuits.nodes import node_scores
 from workbench.circuits.overlap import overlap_of_halves
 from workbench.judgement.faithful import LEAST, MOST, CircuitJudgement

@@ -18,7 +18,7 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.mechanisms import MECHANISMS, Mechanism
 from workbench.models import AnyModel
-from workbench.models.watched_only import EditReachesNothingError
+from workbench.models.facts import EditReachesNothingError
 from workbench.tasks import Batch
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem

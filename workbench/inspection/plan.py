@@ -37,7 +37,7 @@ from workbench.measurement.controls import CONTROLS, SHUFFLED, UNTRAINED
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import lost, smallest_set
 from workbench.models import Decoder, OwnModel
-from workbench.models.watched_only import EditReachesNothingError
+from workbench.models.facts import EditReachesNothingError
 from workbench.runs import Run
 from workbench.tasks import Batch
 from workbench.util.seeds import generator

@@ -12,15 +12,13 @@ a rate: it shows that something *can* matter. `swap` puts one input's residual i
 (Patchscopes).
 
 Causal tests (`workbench.mechanisms`) have rates, over many inputs at once and beside edits elsewhere. They are made of
-`cut_edges` (`edges`), of `SpanEdit` and `ReadBy` (`batch_edits`), and of `outcomes`, which draws what is edited and
-counts what becomes of the answers; `cut_test` is a whole test of a claim about edges. Every edit ends in `put` or
+`cut_edges`, `SpanEdit` and `ReadBy` (`many_inputs`), and of `outcomes`, which draws what is edited and counts what
+becomes of the answers; `cut_test` is a whole test of a claim about edges. Every edit ends in `put` or
 `put_rows` (`edit`).
 """
 
 from __future__ import annotations
 
-from workbench.interventions.batch_edits import ReadBy, SpanEdit, activation, exchanged, read_by
-from workbench.interventions.edges import cut_edges
 from workbench.interventions.edit import (
     Edit,
     Head,
@@ -32,15 +30,19 @@ from workbench.interventions.edit import (
     put_rows,
     writes,
 )
-from workbench.interventions.head_removal import REMOVED, can_remove_heads, costliest, fallen_without
+from workbench.interventions.many_inputs import ReadBy, SpanEdit, activation, cut_edges, exchanged, read_by
 from workbench.interventions.one_input import CutEdge, Exchange, MoveEdge, Patch, RemoveHead, RemoveWrite
 from workbench.interventions.outcomes import (
     OUTCOMES,
+    REMOVED,
     Question,
     at_position,
+    can_remove_heads,
     choose_one,
+    costliest,
     cut_test,
     excluding,
+    fallen_without,
     outcomes,
     single_position,
     token_mask,

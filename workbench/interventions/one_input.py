@@ -13,22 +13,9 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual import projection
-from workbench.interventions.batch_edits import activation, exchanged
-from workbench.interventions.edges import cutting
-from workbench.interventions.edit import (
-    Hooks,
-    check_head,
-    check_point,
-    head_in_words,
-    point_in_words,
-    points,
-    position_in_words,
-    position_mask,
-    put,
-    put_rows,
-    span,
-    writes,
-)
+from workbench.interventions import edit
+from workbench.interventions.edit import Hooks
+from workbench.interventions.many_inputs import activation, cutting, exchanged
 from workbench.models import AnyHooked
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
@@ -57,7 +44,7 @@ class CutEdge:
     head: int | None = None
 
     def in_words(self, task: Task) -> str:
-        where = head_in_words(self.layer, self.head)
+        where = edit.head_in_words(self.layer, self.head)
         if self.key is None:
             return f"position {self.query} cannot read anything ({where})"
         reader = "no position can" if self.query is None else f"position {self.query} cannot"
@@ -74,7 +61,7 @@ class CutEdge:
         """
         if self.query is None and self.key is None:
             raise ValueError("name a query or a key: without both, nothing would be read at all")
-        queries, keys = span(self.query, n_pos), span(self.key, n_pos)
+        queries, keys = edit.span(self.query, n_pos), edit.span(self.key, n_pos)
         edges = [(query, key) for query in queries for key in keys if key <= query]
         if not edges:
             raise ValueError(f"position {self.query} cannot read position {self.key}, which comes after it")
@@ -102,20 +89,20 @@ class RemoveHead:
 
     def in_words(self, task: Task) -> str:
         what = INSTEAD.get(self.by, self.by)
-        return f"{head_in_words(self.layer, self.head)} writes {what}{position_in_words(self.position)}"
+        return f"{edit.head_in_words(self.layer, self.head)} writes {what}{edit.position_in_words(self.position)}"
 
     def places(self, n_pos: int) -> Sequence[int]:
-        return span(self.position, n_pos)
+        return edit.span(self.position, n_pos)
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
-        check_head(model, self.layer, self.head)
+        edit.check_head(model, self.layer, self.head)
         lookup(INSTEAD, self.by, "way to remove a head")
         name = f"blocks.{self.layer}.attn.hook_z"
         values = torch.zeros(()) if self.by == "zero" else _average(model, seen.subject, name)[self.head]
-        where = position_mask(self.places(seen.batch.tokens.shape[1]), seen)[:, None] & (
+        where = edit.position_mask(self.places(seen.batch.tokens.shape[1]), seen)[:, None] & (
             torch.arange(model.cfg.n_heads) == self.head
         )
-        return [(name, partial(put, where=where[..., None], values=values))]
+        return [(name, partial(edit.put, where=where[..., None], values=values))]
 
 
 @dataclass(frozen=True)
@@ -131,15 +118,15 @@ class RemoveWrite:
     position: int | None = None
 
     def in_words(self, task: Task) -> str:
-        return f"{point_in_words(self.point)}: nothing is written{position_in_words(self.position)}"
+        return f"{edit.point_in_words(self.point)}: nothing is written{edit.position_in_words(self.position)}"
 
     def places(self, n_pos: int) -> Sequence[int]:
-        return span(self.position, n_pos)
+        return edit.span(self.position, n_pos)
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
-        check_point(self.point, writes(seen.subject))
-        where = position_mask(self.places(seen.batch.tokens.shape[1]), seen)
-        return [(self.point, partial(put, where=where[:, None], values=torch.zeros(())))]
+        edit.check_point(self.point, edit.writes(seen.subject))
+        where = edit.position_mask(self.places(seen.batch.tokens.shape[1]), seen)
+        return [(self.point, partial(edit.put, where=where[:, None], values=torch.zeros(())))]
 
 
 def _average(model: AnyHooked, subject: Subject, name: str) -> Float[Tensor, "head d_head"]:
@@ -172,20 +159,20 @@ class MoveEdge:
     head: int | None = None
 
     def in_words(self, task: Task) -> str:
-        where = head_in_words(self.layer, self.head)
+        where = edit.head_in_words(self.layer, self.head)
         return f"position {self.query} reads position {self.to} in place of {self.key} ({where})"
 
     def places(self, n_pos: int) -> Sequence[int]:
         for key in (self.key, self.to):
-            span(key, n_pos)
+            edit.span(key, n_pos)
             if key > self.query:
                 raise ValueError(f"position {self.query} cannot read position {key}, which comes after it")
         if self.key == self.to:
             raise ValueError(f"the edge from position {self.query} to {self.key} leads there already; name another key")
-        return span(self.query, n_pos)
+        return edit.span(self.query, n_pos)
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
-        check_head(model, self.layer, self.head)
+        edit.check_head(model, self.layer, self.head)
         self.places(seen.batch.tokens.shape[1])
         layers = range(model.cfg.n_layers) if self.layer is None else [self.layer]
         return [(f"blocks.{layer}.attn.hook_pattern", partial(_moved, edit=self)) for layer in layers]
@@ -220,9 +207,9 @@ class Patch:
     other_point: str | None = None
 
     def in_words(self, task: Task) -> str:
-        where = point_in_words(self.point)
+        where = edit.point_in_words(self.point)
         if self.other_point not in (None, self.point):
-            where = f"{where}, from {point_in_words(str(self.other_point))}"
+            where = f"{where}, from {edit.point_in_words(str(self.other_point))}"
         if self.position is None:
             return f"every position holds what it holds in another input ({where})"
         source = self.position if self.other_position is None else self.other_position
@@ -230,14 +217,14 @@ class Patch:
         return f"{what} ({where})"
 
     def places(self, n_pos: int) -> Sequence[int]:
-        return span(self.position, n_pos)
+        return edit.span(self.position, n_pos)
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         source = self.other_point or self.point
         for point in (self.point, source):
-            check_point(point, points(seen.subject))
-        n_pos, other = seen.batch.tokens.shape[1], seen.subject.task.parse(self.other).tokens
-        n_other = other.shape[1]
+            edit.check_point(point, edit.points(seen.subject))
+        n_pos, source_tokens = seen.batch.tokens.shape[1], seen.subject.task.parse(self.other).tokens
+        n_other = source_tokens.shape[1]
         places = list(self.places(n_pos))
         if self.position is None:
             if self.other_position is not None:
@@ -247,12 +234,14 @@ class Patch:
             sources = places
         else:
             try:
-                sources = list(span(self.position if self.other_position is None else self.other_position, n_other))
+                sources = list(
+                    edit.span(self.position if self.other_position is None else self.other_position, n_other)
+                )
             except ValueError as error:
                 raise ValueError(f"of the other input: {error}") from None
-        values = activation(model, other, source)[0, sources]
+        values = activation(model, source_tokens, source)[0, sources]
         example = torch.zeros(len(places), dtype=torch.long)
-        return [(self.point, partial(put_rows, example=example, position=torch.tensor(places), values=values))]
+        return [(self.point, partial(edit.put_rows, example=example, position=torch.tensor(places), values=values))]
 
 
 @dataclass(frozen=True)
@@ -275,23 +264,23 @@ class Exchange:
     def in_words(self, task: Task) -> str:
         first, second = task.words(torch.tensor([self.first, self.second]))
         what = f"the coordinates of {first} and {second} in the {self.basis} basis are exchanged"
-        return f"{what}{position_in_words(self.position) or ' everywhere'} ({point_in_words(self.point)})"
+        return f"{what}{edit.position_in_words(self.position) or ' everywhere'} ({edit.point_in_words(self.point)})"
 
     def places(self, n_pos: int) -> Sequence[int]:
-        return span(self.position, n_pos)
+        return edit.span(self.position, n_pos)
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
-        check_point(self.point, points(seen.subject))
+        edit.check_point(self.point, edit.points(seen.subject))
         basis = projection.basis(seen.subject, self.basis)
         for token in (self.first, self.second):
             if not 0 <= token < len(basis):
                 raise ValueError(f"there is no token {token}; the vocabulary has {len(basis)}, from 0")
         if self.first == self.second:
             raise ValueError("two tokens are exchanged; these are the same one")
-        where = position_mask(self.places(seen.batch.tokens.shape[1]), seen)[:, None]
+        where = edit.position_mask(self.places(seen.batch.tokens.shape[1]), seen)[:, None]
         ids = [torch.tensor([token]) for token in (self.first, self.second)]
 
         def exchange(activation: Tensor, hook: Any) -> Tensor:
-            return put(activation, hook, where=where, values=exchanged(activation, basis, *ids))
+            return edit.put(activation, hook, where=where, values=exchanged(activation, basis, *ids))
 
         return [(self.point, exchange)]

@@ -81,14 +81,16 @@ def swap(
     """
     points = from_embedding(subject) if points is None else list(points)
     _check(subject, source, target, places, points)
-    other = _others(subject, source, places.source, n_random, seed)
-    own, logits = _residuals(model, source[None], places.source, points)
+    random_sequences = _others(subject, source, places.source, n_random, seed)
+    residual, logits = _residuals(model, source[None], places.source, points)
     answer = _own_answer(logits, places.source)
-    put_in = torch.cat([own, _residuals(model, other, places.source, points)[0]], dim=1)
+    put_in = torch.cat([residual, _residuals(model, random_sequences, places.source, points)[0]], dim=1)
     after = [_into(model, target, point, places, put_in) for point in points]
     untouched = edited_logits(model, target[None], [])[:, places.read].float()
-    there = subject.task.words(torch.stack([source[places.source], target[places.target], target[places.read]]))
-    return _measured(subject, points, after, untouched, answer, (places, there, {"n_random": len(other), "seed": seed}))
+    words = subject.task.words(torch.stack([source[places.source], target[places.target], target[places.read]]))
+    return _measured(
+        subject, points, after, untouched, answer, (places, words, {"n_random": len(random_sequences), "seed": seed})
+    )
 
 
 def _check(subject: Subject, source: Tensor, target: Tensor, places: Places, points: Sequence[str]) -> None:
@@ -172,10 +174,10 @@ def _into(
     model: AnyHooked, target: Tensor, point: str, places: Places, values: Float[Tensor, "from row d_model"]
 ) -> Float[Tensor, "from row class"]:
     """The logits of the target where it is read, with each of these residuals at a point."""
-    size, each = max(1, AT_ONCE // (len(target) * model.cfg.d_vocab)), []
-    for some in values.flatten(0, 1).split(size):
-        rows = torch.arange(len(some))
-        edit = partial(put_rows, example=rows, position=torch.full_like(rows, places.target), values=some)
-        logits = edited_logits(model, target.expand(len(some), -1), [(point, edit)])
-        each.append(logits[:, places.read].float())
-    return torch.cat(each).unflatten(0, values.shape[:2])
+    size, parts = max(1, AT_ONCE // (len(target) * model.cfg.d_vocab)), []
+    for chunk in values.flatten(0, 1).split(size):
+        rows = torch.arange(len(chunk))
+        edit = partial(put_rows, example=rows, position=torch.full_like(rows, places.target), values=chunk)
+        logits = edited_logits(model, target.expand(len(chunk), -1), [(point, edit)])
+        parts.append(logits[:, places.read].float())
+    return torch.cat(parts).unflatten(0, values.shape[:2])

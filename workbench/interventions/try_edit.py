@@ -15,7 +15,7 @@ from workbench.interventions.edit import Edit, edited_logits
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
 from workbench.models import AnyHooked
-from workbench.models.watched_only import check_editable
+from workbench.models.facts import check_editable
 from workbench.tasks import correct, predicted
 from workbench.util.ties import named, on_top
 
@@ -133,7 +133,7 @@ def try_edit(model: AnyHooked, seen: Capture, edit: Edit) -> Edited:
     hooks = edit.hooks(model, seen)
     check_editable(model, [name for name, _ in hooks])
     logits = edited_logits(model, seen.batch.tokens, hooks)
-    before, after = (Capture({LOGITS: each}, seen.batch, seen.subject) for each in (seen.logits, logits))
+    before, after = (Capture({LOGITS: of_run}, seen.batch, seen.subject) for of_run in (seen.logits, logits))
     return Edited(edit, before, after)
 
 

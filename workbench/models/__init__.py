@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.models.config import DecoderConfig
 from workbench.models.decoder import Decoder
-from workbench.models.own_model import MODELS, ModuleKind, OwnModel, OwnModelConfig, Parts
+from workbench.models.own_model import OwnModel
+from workbench.models.own_model_config import MODELS, ModuleKind, Parts
 
 AnyModel = Decoder | OwnModel
 """What a run folder holds."""
@@ -14,14 +15,4 @@ if TYPE_CHECKING:
 else:
     AnyHooked = Any  # for annotations alone: TransformerLens takes seconds to import
 
-__all__ = [
-    "MODELS",
-    "AnyHooked",
-    "AnyModel",
-    "Decoder",
-    "DecoderConfig",
-    "ModuleKind",
-    "OwnModel",
-    "OwnModelConfig",
-    "Parts",
-]
+__all__ = ["MODELS", "AnyHooked", "AnyModel", "Decoder", "DecoderConfig", "ModuleKind", "OwnModel", "Parts"]

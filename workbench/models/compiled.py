@@ -14,7 +14,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from workbench.models.config import DecoderConfig
-from workbench.models.decoder import Decoder, Layer, MultiHeadAttention
+from workbench.models.decoder import Decoder
+from workbench.models.layers import Layer, MultiHeadAttention
 from workbench.util.seeds import generator
 
 # The constants of the construction; with them it is exact for every multiset of up to 255 symbols.
@@ -282,6 +283,6 @@ class Writer:
         mlp.fc_out.weight.copy_(self.blocks.written(writes).T)
 
     def _layer(self, layer: int) -> Layer:
-        own = self.model.layers[layer]
-        assert isinstance(own, Layer)
-        return own
+        module = self.model.layers[layer]
+        assert isinstance(module, Layer)
+        return module

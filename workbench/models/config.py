@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
@@ -10,16 +11,40 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from workbench.models.attention import ATTENTION, Attention
-from workbench.models.initial import InitialStd
-from workbench.models.mlp import MLPS
-from workbench.models.norms import NORMS
-from workbench.models.positions import POSITIONS
+from workbench.models.components import MLPS, NORMS, POSITIONS
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
 from workbench.util.strict_settings import true_is_no_number
 
 if TYPE_CHECKING:
     from workbench.tasks import Task
+
+
+GPT2_STD = 0.02  # of every weight, whatever the width (Radford and others 2019)
+FAN_IN: Literal["fan_in"] = "fan_in"
+Std = Annotated[float, Field(strict=True, ge=0, le=1e3)]
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False))
+class InitialStd:
+    """Standard deviations of a decoder's initial weights, each a number or `fan_in`, which is 1/√(inputs of the map).
+
+    What writes to the residual (`attn.o`, `mlp.fc_out`) begins smaller than the rest by √(2 · n_layers), as in GPT-2,
+    so that the residual does not grow with depth. Biases begin at 0, norms at 1.
+    """
+
+    embedding: Std = Field(default=GPT2_STD, description="of tokens and positions; of the unembedding too if tied")
+    unembedding: Std | Literal["fan_in"] = Field(default=GPT2_STD, description="of the unembedding and extra heads")
+    rest: Std | Literal["fan_in"] = Field(default=GPT2_STD, description="of the maps of attention and MLP")
+
+    def of(self, name: str, module: nn.Linear | nn.Embedding, n_layers: int) -> float:
+        """The standard deviation of one module's weights, by its name in the decoder."""
+        if isinstance(module, nn.Embedding):
+            return self.embedding
+        of_kind = self.unembedding if name.startswith(("unembedding", "extra_heads")) else self.rest
+        std = module.in_features**-0.5 if of_kind == FAN_IN else of_kind
+        return std / (2 * n_layers) ** 0.5 if name.endswith(("attn.o", "mlp.fc_out")) else std
+
 
 Positive = Annotated[int, Field(ge=1, le=2**31)]
 MOST_LAYERS = 1024  # each has settings of its own, in memory as soon as a config is read
@@ -163,19 +188,13 @@ def fit_attention(attention: Any, task: Task) -> Any:
 
 def without_fitted(layer: Mapping[str, Any], task: Task) -> dict[str, Any]:
     """One layer's variant in its full form without the settings that `fit_attention` would fill in as they are."""
-    return {name: value for name, value in layer.items() if not _is_fitted(layer, name, task)}
-
-
-def _is_fitted(layer: Mapping[str, Any], name: str, task: Task) -> bool:
-    try:
-        fitted = _fit(_without(layer, name), task)
-        return name in fitted and fitted[name] == layer[name]
-    except ValueError:  # the task does not have it, so it was given
-        return False
-
-
-def _without(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key != name}
+    given = dict(layer)
+    for name in layer:
+        with suppress(ValueError):  # the task does not have it, so it was given
+            fitted = _fit({key: value for key, value in layer.items() if key != name}, task)
+            if name in fitted and fitted[name] == layer[name]:
+                del given[name]
+    return given
 
 
 def _fit(layer: Any, task: Task) -> Any:
@@ -183,7 +202,8 @@ def _fit(layer: Any, task: Task) -> Any:
     name = settings.get("variant") if isinstance(settings, Mapping) else None
     if not isinstance(name, str) or name not in ATTENTION:
         return layer
-    return {"variant": name, **ATTENTION[name].fit_to_task(_without(settings, "variant"), task)}
+    rest = {key: value for key, value in settings.items() if key != "variant"}
+    return {"variant": name, **ATTENTION[name].fit_to_task(rest, task)}
 
 
 def _listed(attention: Any) -> Any:

@@ -1,119 +1,26 @@
-"""A GPT-2-shaped decoder in plain PyTorch, readable top to bottom. Layers differ only in their attention variant."""
+"""A GPT-2-shaped decoder in plain PyTorch, readable top to bottom."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast, overload
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from workbench.models.attention import Attention
-from workbench.models.attention.base import remember
-from workbench.models.cache import Cache
+from workbench.models.components import NORMS, POSITIONS
 from workbench.models.config import DecoderConfig
-from workbench.models.generation import Generation
-from workbench.models.mlp import MLPS
-from workbench.models.norms import NORMS
-from workbench.models.positions import POSITIONS, SinusoidalPositions
+from workbench.models.layers import Cache, Layer
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
 from workbench.util.vmap import under_vmap
 
 
-class MultiHeadAttention(nn.Module):
-    """The linear maps around an attention variant.
-
-    With fewer heads of keys and values than of queries, consecutive heads share them (grouped queries: Ainslie and
-    others 2023, arXiv 2305.13245). The cache keeps the keys once for each group, but what the variant reads of values
-    for each head: ChaCAL's solved values depend on the head's pattern.
-    """
-
-    def __init__(self, config: DecoderConfig, variant: Attention) -> None:
-        super().__init__()
-        assert config.d_head is not None and config.n_kv_heads is not None
-        width, kv_width = config.n_heads * config.d_head, config.n_kv_heads * config.d_head
-        self.d_head, self.group = config.d_head, config.n_heads // config.n_kv_heads
-        self.q = nn.Linear(config.d_model, width)
-        self.k = nn.Linear(config.d_model, kv_width)
-        self.v = nn.Linear(config.d_model, kv_width)
-        self.o = nn.Linear(width, config.d_model)
-        self.variant = variant
-        turn = POSITIONS[config.positions].turn
-        self.rotary = None if turn is None else turn(config.d_head)
-
-    def split(self, x: Float[Tensor, "batch pos width"]) -> Float[Tensor, "batch some_head pos d_head"]:
-        return rearrange(x, "batch pos (head d_head) -> batch head pos d_head", d_head=self.d_head)
-
-    def merge(self, z: Float[Tensor, "batch head pos d_head"]) -> Float[Tensor, "batch pos d_model"]:
-        return self.o(rearrange(z, "batch head pos d_head -> batch pos (head d_head)"))
-
-    def of_each_head(self, x: Float[Tensor, "batch kv_head pos d_head"]) -> Float[Tensor, "batch head pos d_head"]:
-        """Keys or values of groups, for each head its own."""
-        return x if self.group == 1 else x.repeat_interleave(self.group, dim=1)
-
-    def forward(
-        self,
-        x: Float[Tensor, "batch pos d_model"],
-        input_lengths: Int[Tensor, "batch pos"] | None = None,
-        cache: Cache | None = None,
-        layer: int = 0,
-    ) -> Float[Tensor, "batch pos d_model"]:
-        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
-        if self.rotary is not None:
-            at = torch.arange(x.shape[1], device=x.device) if cache is None else cache.positions(x.shape[1])
-            q, k = self.rotary(q, at), self.rotary(k, at)
-        q = self.variant.scale_by_input(q, input_lengths)
-        if cache is None:
-            return self.merge(self.variant.mix(q, self.of_each_head(k), self.of_each_head(v)))
-        read = slice(cache.longest + x.shape[1])
-        keys, memory = cache.keys[layer][:, :, read], cache.memory[layer][:, :, read]
-        remember(keys, k, cache.at)
-        keys, v = self.of_each_head(keys), self.of_each_head(v)
-        return self.merge(self.variant.extend(q, keys, v, memory, cache.at))
-
-
-class Layer(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x)): the residual before, between and after is what people inspect.
-
-    With `d_mlp=0` there is no MLP (`mlp` and `ln2` are None), and the residual after it is that before it.
-    """
-
-    def __init__(self, config: DecoderConfig, variant: Attention) -> None:
-        super().__init__()
-        self.ln1 = norm(config)
-        self.ln2 = norm(config) if config.d_mlp else None
-        self.attn = MultiHeadAttention(config, variant)
-        self.mlp = MLPS[config.activation].make(config.d_model, config.d_mlp) if config.d_mlp else None
-        self.dropout = nn.Dropout(config.dropout)
-
-    def resid_mid(
-        self, x: Tensor, input_lengths: Tensor | None = None, cache: Cache | None = None, layer: int = 0
-    ) -> Tensor:
-        return x + self.dropout(self.attn(self.ln1(x), input_lengths, cache, layer))
-
-    def resid_post(self, mid: Tensor) -> Tensor:
-        if self.mlp is None or self.ln2 is None:
-            return mid
-        return mid + self.dropout(self.mlp(self.ln2(mid)))
-
-
-def norm(config: DecoderConfig) -> nn.Module:
-    return NORMS[config.norm].make(config.d_model)
-
-
-def position_embedding(config: DecoderConfig) -> nn.Embedding | SinusoidalPositions | None:
-    """The module that maps positions to the vectors added to the token embeddings; None if none are added."""
-    add = POSITIONS[config.positions].add
-    return None if add is None else add(config.n_ctx, config.d_model, config.initial_std.embedding)
-
-
-class Decoder(Generation):
+class Decoder(nn.Module):
     """A causal decoder: embedding (and position), layers, final norm, unembedding; the shape is in `config`.
-
-    How it goes on from what it has read, with a cache, is in `Generation`.
 
     There is no dropout of attention patterns: ChaCAL's solve is over the very pattern, and a pattern with holes is
     another graph.
@@ -132,23 +39,21 @@ class Decoder(Generation):
         check_memory(4 * config.n_parameters, f"a model of {config.n_parameters:,} parameters")
         self.config = config
         self.token_embedding = nn.Embedding(config.d_vocab, config.d_model)
-        self.position_embedding = position_embedding(config)
+        add = POSITIONS[config.positions].add  # makes what maps positions to vectors, if any are added to embeddings
+        self.position_embedding = add and add(config.n_ctx, config.d_model, config.initial_std.embedding)
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(Layer(config, config.attention_layer(i)) for i in range(config.n_layers))
-        self.final_norm = norm(config)
+        self.final_norm = NORMS[config.norm].make(config.d_model)
         self.unembedding = nn.Linear(config.d_model, config.d_vocab, bias=config.unembed_bias)
         self.extra_heads = nn.ModuleDict({name: nn.Linear(config.d_model, n) for name, n in config.heads.items()})
-        self._initialise(generator)
-        if config.tied:
-            self.unembedding.weight = self.token_embedding.weight
-
-    def _initialise(self, generator: torch.Generator | None) -> None:
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear | nn.Embedding):
-                std = self.config.initial_std.of(name, module, self.config.n_layers)
+                std = config.initial_std.of(name, module, config.n_layers)
                 nn.init.normal_(module.weight, std=std, generator=generator)
                 if isinstance(module, nn.Linear) and module.bias is not None:
                     nn.init.zeros_(module.bias)
+        if config.tied:
+            self.unembedding.weight = self.token_embedding.weight
 
     @overload
     def forward(self, tokens: Tensor, head: str = "main") -> Tensor: ...
@@ -183,7 +88,7 @@ class Decoder(Generation):
         for name, final in self.walk(tokens, start=start):
             if keep is not None and name in keep:
                 kept[name] = final
-        logits = self._head(head)(final)
+        logits = lookup({"main": self.unembedding, **self.extra_heads}, head, "output head")(final)
         return logits if keep is None else (logits, kept)
 
     @property
@@ -235,9 +140,6 @@ class Decoder(Generation):
         lengths = (variant.input_lengths(so_far) for variant in self.attention)
         return [None if of_all is None else cache.newest(of_all, tokens.shape[1]) for of_all in lengths]
 
-    def _head(self, name: str) -> nn.Module:
-        return lookup({"main": self.unembedding, **self.extra_heads}, name, "output head")
-
     def _check(self, tokens: Tensor) -> None:
         if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32):
             raise ValueError(
@@ -252,3 +154,105 @@ class Decoder(Generation):
             if low < 0 or high >= self.config.d_vocab:
                 wrong = low if low < 0 else high
                 raise ValueError(f"token {wrong} is outside the vocabulary 0..{self.config.d_vocab - 1}")
+
+    def cache(self, batch: int, n_ctx: int | None = None) -> Cache:
+        """An empty cache to decode `batch` sequences of up to `n_ctx` tokens (by default the model's context)."""
+        n_slots = self.config.n_ctx if n_ctx is None else n_ctx
+        weight, d_head, n_kv_heads = self.token_embedding.weight, self.config.d_head, self.config.n_kv_heads
+        assert d_head is not None and n_kv_heads is not None
+        widths = [variant.memory_width(d_head) for variant in self.attention]
+        keys = [weight.new_zeros(batch, n_kv_heads, n_slots, d_head) for _ in widths]
+        memory = [weight.new_zeros(batch, self.config.n_heads, n_slots, width) for width in widths]
+        return Cache(keys, memory, torch.zeros(batch, n_slots, dtype=torch.long, device=weight.device))
+
+    @torch.no_grad()
+    def extend(
+        self, tokens: Int[Tensor, "batch new"], cache: Cache, lengths: Int[Tensor, " batch"] | None = None
+    ) -> Float[Tensor, "batch new class"]:
+        """Logits of the next tokens, whatever number of them, given a cache of those before; the cache grows by them.
+
+        The first call reads the prompt in blocks; a call with one token costs a row of attention; one with more solves
+        the new rows as a block (ChaCAL, Eq. 9). Equal to `forward` over all tokens at once. Without gradients.
+
+        Args:
+            tokens: the next tokens of every sequence.
+            cache: from `cache`, or what an earlier call left.
+            lengths: for prompts of different lengths, padded on the right: how many tokens of each are real. Logits
+                beyond them mean nothing; the sequences then go on by one token at a time.
+
+        Raises:
+            ValueError: if the tokens do not fit the vocabulary, the cache or the lengths.
+        """
+        return self.unembedding(self._extend(tokens, cache, lengths))
+
+    def _extend(self, tokens: Tensor, cache: Cache, lengths: Tensor | None = None) -> Float[Tensor, "batch new d"]:
+        batch, n_new = tokens.shape
+        room, n_slots = cache.keys[0].shape[0], cache.keys[0].shape[2]
+        if batch != room or n_new < 1:
+            raise ValueError(f"the cache is of {room} sequences and takes 1 token or more, not {batch} of {n_new}")
+        if cache.longest + n_new > min(n_slots, self.config.n_ctx):
+            have = f"{cache.longest} tokens and {n_new} new ones"
+            raise ValueError(f"{have} do not fit the cache of {n_slots} and the context of {self.config.n_ctx}")
+        if cache.at is not None and n_new > 1:
+            raise ValueError(f"sequences of different lengths go on by one token at a time, not by {n_new}")
+        if lengths is not None:
+            fit = lengths.shape == (batch,) and not lengths.is_floating_point()
+            if cache.longest or not fit or not ((lengths >= 1) & (lengths <= n_new)).all():
+                raise ValueError(f"lengths are of the first tokens: {batch} integers from 1 to {n_new}")
+        _, final = deque(self.walk(tokens, cache), maxlen=1).pop()
+        cache.longest += n_new
+        cache.length = cache.length + n_new
+        if lengths is not None:
+            cache.length, cache.longest = lengths.to(tokens.device), int(lengths.max())
+        return final
+
+    @overload
+    def generate(self, prompts: Tensor, n_new: int) -> Tensor: ...
+    @overload
+    def generate(self, prompts: Sequence[Tensor], n_new: int) -> list[Tensor]: ...
+    @torch.no_grad()
+    def generate(self, prompts: Tensor | Sequence[Tensor], n_new: int) -> Tensor | list[Tensor]:
+        """Continue each prompt greedily by `n_new` tokens, with a cache; equal to recomputing every step.
+
+        Args:
+            prompts: `[batch, pos]`, without padding; or a list of prompts `[pos]`, of any lengths, which are decoded
+                together.
+            n_new: how many tokens to add to each.
+
+        Returns:
+            Prompts with their continuation: `[batch, pos + n_new]`, or a list as the prompts were.
+
+        Raises:
+            ValueError: if a prompt is empty or does not fit the vocabulary, or prompt and continuation do not fit the
+                context.
+        """
+        rows = list(prompts)
+        lengths = [row.numel() for row in rows]
+        if not rows or min(lengths) < 1 or n_new < 0 or any(row.ndim != 1 for row in rows):
+            raise ValueError(
+                f"generate needs prompts of at least one token and n_new >= 0, not lengths {lengths} and n_new={n_new}"
+            )
+        if max(lengths) + n_new > self.config.n_ctx:
+            total = f"{max(lengths)} tokens and {n_new} new ones"
+            raise ValueError(f"{total} are longer than the context of {self.config.n_ctx}")
+        was_training = self.training
+        self.eval()
+        try:
+            new = self._continue(nn.utils.rnn.pad_sequence(rows, batch_first=True), lengths, n_new)
+        finally:
+            self.train(was_training)
+        continued = [torch.cat([row, more]) for row, more in zip(rows, new, strict=True)]
+        return torch.stack(continued) if isinstance(prompts, Tensor) else continued
+
+    def _continue(self, tokens: Tensor, lengths: Sequence[int], n_new: int) -> Int[Tensor, "batch new"]:
+        """The next tokens of prompts padded on the right."""
+        cache = self.cache(len(tokens), tokens.shape[1] + n_new)
+        ends = torch.tensor(lengths, device=tokens.device)
+        final = self._extend(tokens, cache, ends if len(set(lengths)) > 1 else None)
+        final = final[torch.arange(len(tokens), device=tokens.device), ends - 1].unsqueeze(1)
+        new: list[Tensor] = []
+        while len(new) < n_new:
+            new.append(self.unembedding(final).argmax(-1))
+            if len(new) < n_new:
+                final = self._extend(new[-1], cache)
+        return torch.cat(new, dim=1) if new else tokens[:, :0]

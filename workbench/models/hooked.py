@@ -12,28 +12,18 @@ from torch import Tensor, nn
 from transformer_lens.config import TransformerBridgeConfig
 from transformer_lens.factories.architecture_adapter_factory import ArchitectureAdapterFactory
 from transformer_lens.model_bridge import TransformerBridge
+from transformer_lens.model_bridge import generalized_components as bridges
 from transformer_lens.model_bridge.architecture_adapter import ArchitectureAdapter
-from transformer_lens.model_bridge.generalized_components import (
-    BlockBridge,
-    EmbeddingBridge,
-    GatedMLPBridge,
-    LinearBridge,
-    MLPBridge,
-    NormalizationBridge,
-    PosEmbedBridge,
-    UnembeddingBridge,
-)
 from transformer_lens.model_bridge.generalized_components.base import GeneralizedComponent
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
-from workbench.models.decoder import Decoder, Layer
+from workbench.models.components import MLPS, NORMS, POSITIONS, SinusoidalPositions
+from workbench.models.decoder import Decoder
+from workbench.models.facts import agree, probe_tokens
 from workbench.models.hooked_attention import ExplicitAttentionBridge
-from workbench.models.hooked_weights import HookedDecoder
-from workbench.models.mlp import MLPS
-from workbench.models.norms import NORMS
-from workbench.models.own_model import OwnModel, probe_tokens
+from workbench.models.hooked_decoder import HookedDecoder
+from workbench.models.own_model import OwnModel
 from workbench.models.own_model_hooks import HookedModule
-from workbench.models.positions import POSITIONS, SinusoidalPositions
 
 __all__ = ["AnyHooked", "HookedDecoder", "hook", "hook_alike"]
 
@@ -70,8 +60,8 @@ def hook(model: Decoder | OwnModel) -> HookedDecoder | HookedModule:
     tokens = _probe(model)
     with torch.no_grad():
         logits = bare(tokens)
-    bridge = build(bare)
-    if _differ(bridge, tokens, logits) and differs_in_double(model):
+    bridge = _bridge(bare)
+    if not _computes(bridge, tokens, logits) and not _computes_in_double(model):
         layers = "; ".join(dict.fromkeys(layer["variant"] for layer in model.config.attention))
         raise ValueError(
             "the hooked model does not compute what the model does: its logits differ on the same tokens. The two "
@@ -92,20 +82,20 @@ def hook_alike(models: Sequence[Decoder | OwnModel]) -> list[AnyHooked]:
     if not decoders or len(decoders) < len(models):
         return [hook(model) for model in models]
     bare = copy.deepcopy(decoders[0]).eval()
-    own, bridge, tokens = [*bare.parameters(), *bare.buffers()], build(bare), _probe(bare)
+    originals, bridge, tokens = [*bare.parameters(), *bare.buffers()], _bridge(bare), _probe(bare)
     hooked: list[AnyHooked] = []
     for model in decoders:
-        copied, tensors = copy.deepcopy((bridge, own))
+        copied, tensors = copy.deepcopy((bridge, originals))
         for tensor, given in zip(tensors, [*model.parameters(), *model.buffers()], strict=True):
             tensor.data = given.detach().clone()
         with torch.no_grad():
             logits = copy.deepcopy(model).eval()(tokens)
         # A part with tensors that PyTorch does not know of is hooked from the start; `hook` also says what is wrong.
-        hooked.append(hook(model) if _differ(copied, tokens, logits) else copied)
+        hooked.append(copied if _computes(copied, tokens, logits) else hook(model))
     return hooked
 
 
-def build(model: Decoder) -> HookedDecoder:
+def _bridge(model: Decoder) -> HookedDecoder:
     """The bridge around this very decoder, whose modules it takes."""
     config = model.config
     bridge_config = TransformerBridgeConfig.from_dict(
@@ -130,7 +120,7 @@ def build(model: Decoder) -> HookedDecoder:
             "rotary_dim": config.d_head if POSITIONS[config.positions].turn else None,
         }
     )
-    bridge = build_bridge_from_module(ExplicitDecoder(model), architecture=ARCHITECTURE, tl_config=bridge_config)
+    bridge = build_bridge_from_module(_ExplicitDecoder(model), architecture=ARCHITECTURE, tl_config=bridge_config)
     bridge.__class__ = HookedDecoder  # the builder has no say in the class
     return cast(HookedDecoder, bridge.eval())
 
@@ -139,19 +129,16 @@ def _probe(model: Decoder) -> Int[Tensor, "batch pos"]:
     return probe_tokens(model.config.d_vocab, model.config.n_ctx, model.token_embedding.weight.device)
 
 
-def _differ(bridge: HookedDecoder, tokens: Int[Tensor, "batch pos"], logits: Float[Tensor, "batch pos class"]) -> bool:
-    """Whether hooked and bare logits differ by more than rounding; where both are not finite they are alike."""
+def _computes(
+    bridge: HookedDecoder, tokens: Int[Tensor, "batch pos"], logits: Float[Tensor, "batch pos class"]
+) -> bool:
+    """Whether hooked and bare logits differ by no more than rounding; where both are not finite they are alike."""
     with torch.no_grad():
-        hooked = bridge(tokens)
-    finite = logits.isfinite()
-    if not torch.equal(finite, hooked.isfinite()):
-        return True
-    scale = logits[finite].abs().max().clamp(min=torch.finfo(logits.dtype).tiny) if finite.any() else 1.0
-    return bool(((hooked - logits)[finite].abs() > scale * torch.finfo(logits.dtype).eps ** 0.5).any())
+        return agree(bridge(tokens), logits)
 
 
-def differs_in_double(model: Decoder) -> bool:
-    """Whether the hooked and the bare model compute different logits in float64 too.
+def _computes_in_double(model: Decoder) -> bool:
+    """Whether the hooked model computes the bare one's logits in float64.
 
     In float32, very sharp attention (weights written by hand, scores in the thousands) can make them differ by rounding
     alone, although they are the same model.
@@ -161,34 +148,11 @@ def differs_in_double(model: Decoder) -> bool:
     tokens = _probe(bare)
     with torch.no_grad():
         logits = bare(tokens)
-    return _differ(build(bare), tokens, logits)
+    return _computes(_bridge(bare), tokens, logits)
 
 
-class ExplicitLayer(nn.Module):
-    """`Layer` as TransformerLens expects a block: the residual comes out alone, as a tuple of one.
-
-    The residual between attention and MLP is a step of its own, so that an edit of `hook_resid_mid` edits the residual;
-    where a block has no such step, TransformerLens hooks the MLP's input alone. It is there without an MLP too, where
-    it equals `hook_resid_post`.
-    """
-
-    def __init__(self, layer: Layer) -> None:
-        super().__init__()
-        self.ln1, self.attn, self.dropout = layer.ln1, layer.attn, layer.dropout
-        self.has_mlp = layer.mlp is not None
-        if layer.ln2 is not None and layer.mlp is not None:
-            self.ln2, self.mlp = layer.ln2, layer.mlp
-        self.resid_mid = nn.Identity()
-
-    def forward(
-        self, x: Float[Tensor, "batch pos d_model"], input_lengths: Int[Tensor, "batch pos"] | None = None
-    ) -> tuple[Float[Tensor, "batch pos d_model"]]:
-        x = self.resid_mid(x + self.dropout(self.attn(self.ln1(x), input_lengths)))
-        return (x + self.dropout(self.mlp(self.ln2(x))) if self.has_mlp else x,)
-
-
-class ExplicitDecoder(nn.Module):
-    """A `Decoder` made of `ExplicitLayer`s, from the decoder's own modules and without its extra heads."""
+class _ExplicitDecoder(nn.Module):
+    """A `Decoder` as TransformerLens expects a model, from the decoder's own modules and without its extra heads."""
 
     def __init__(self, model: Decoder) -> None:
         super().__init__()
@@ -196,7 +160,7 @@ class ExplicitDecoder(nn.Module):
         if isinstance(self.position_embedding, SinusoidalPositions):  # processing of weights changes the rows
             self.position_embedding = self.position_embedding.table()
         self.dropout = model.dropout
-        self.layers = nn.ModuleList(ExplicitLayer(cast(Layer, layer)) for layer in model.layers)
+        self.layers = model.layers
         self.final_norm, self.unembedding = model.final_norm, model.unembedding
         self.check, self.input_lengths = model._check, model.input_lengths
 
@@ -231,15 +195,8 @@ class ExplicitDecoder(nn.Module):
         return [None] * len(lengths)
 
 
-def mlp_bridge(cfg: Any) -> MLPBridge:
-    """The bridge of an MLP, whose maps run one after the other through their hook points."""
-    names = {"in": "fc_in", "out": "fc_out", **({"gate": "gate"} if cfg.gated_mlp else {})}
-    maps: dict[str, GeneralizedComponent] = {role: LinearBridge(name=name) for role, name in names.items()}
-    return GatedMLPBridge("mlp", config=cfg, submodules=maps) if cfg.gated_mlp else MLPBridge("mlp", submodules=maps)
-
-
-class Adapter(ArchitectureAdapter):
-    """The adapter that tells TransformerLens where the parts of an `ExplicitDecoder` are."""
+class _Adapter(ArchitectureAdapter):
+    """The adapter that tells TransformerLens where the parts of an `_ExplicitDecoder` are."""
 
     supports_kv_cache = False
     supports_hf_output_attentions = False
@@ -250,27 +207,35 @@ class Adapter(ArchitectureAdapter):
         def norm(name: str) -> GeneralizedComponent:
             if cfg.normalization_type is None:
                 return GeneralizedComponent(name=name, config=cfg)
-            return NormalizationBridge(name=name, config=cfg, uses_rms_norm=cfg.normalization_type == "RMS")
+            return bridges.NormalizationBridge(name=name, config=cfg, uses_rms_norm=cfg.normalization_type == "RMS")
 
-        linears: dict[str, GeneralizedComponent] = {name: LinearBridge(name=name) for name in "qkvo"}
+        linears: dict[str, GeneralizedComponent] = {name: bridges.LinearBridge(name=name) for name in "qkvo"}
         blocks: dict[str, GeneralizedComponent] = {
             "ln1": norm("ln1"),
             "attn": ExplicitAttentionBridge(name="attn", config=cfg, submodules=linears),
-            "resid_mid": GeneralizedComponent(name="resid_mid", config=cfg),
+            # A step of its own, so that an edit of `hook_resid_mid` edits the residual; where a block has no such step,
+            # TransformerLens hooks the MLP's input alone. Without an MLP it equals `hook_resid_post`.
+            "resid_mid": GeneralizedComponent(name="middle", config=cfg),
         }
         if not cfg.attn_only:
-            blocks |= {"ln2": norm("ln2"), "mlp": mlp_bridge(cfg)}
-        mapping: dict[str, Any] = {"embed": EmbeddingBridge(name="token_embedding")}
+            # maps that run one after the other, each through its hook points
+            names = {"in": "fc_in", "out": "fc_out", **({"gate": "gate"} if cfg.gated_mlp else {})}
+            maps: dict[str, GeneralizedComponent] = {
+                role: bridges.LinearBridge(name=name) for role, name in names.items()
+            }
+            gated = bridges.GatedMLPBridge("mlp", config=cfg, submodules=maps) if cfg.gated_mlp else None
+            blocks |= {"ln2": norm("ln2"), "mlp": gated or bridges.MLPBridge("mlp", submodules=maps)}
+        mapping: dict[str, Any] = {"embed": bridges.EmbeddingBridge(name="token_embedding")}
         if cfg.positional_embedding_type == "standard":
-            mapping["pos_embed"] = PosEmbedBridge(name="position_embedding")
+            mapping["pos_embed"] = bridges.PosEmbedBridge(name="position_embedding")
         middle = {"hook_resid_mid": "resid_mid.hook_out"}
-        block = BlockBridge(name="layers", config=cfg, submodules=blocks, hook_alias_overrides=middle)
+        block = bridges.BlockBridge(name="layers", config=cfg, submodules=blocks, hook_alias_overrides=middle)
         if cfg.attn_only:
             block.hook_aliases = {name: at for name, at in block.hook_aliases.items() if name != "hook_mlp_out"}
         mapping["blocks"] = block
         mapping["ln_final"] = norm("final_norm")
-        mapping["unembed"] = UnembeddingBridge(name="unembedding")
+        mapping["unembed"] = bridges.UnembeddingBridge(name="unembedding")
         self.component_mapping = mapping
 
 
-ArchitectureAdapterFactory.register_adapter(ARCHITECTURE, Adapter)
+ArchitectureAdapterFactory.register_adapter(ARCHITECTURE, _Adapter)

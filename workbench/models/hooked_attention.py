@@ -11,7 +11,7 @@ from transformer_lens.hook_points import HookPoint
 from transformer_lens.model_bridge.generalized_components import AttentionBridge
 
 from workbench.models.attention import Attention
-from workbench.models.decoder import MultiHeadAttention
+from workbench.models.layers import MultiHeadAttention
 
 
 class ExplicitAttentionBridge(AttentionBridge):

@@ -12,8 +12,8 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from workbench.models.logits import LOGITS
-from workbench.models.own_model import Facts, OwnModel
+from workbench.models.facts import LOGITS, Facts, agree
+from workbench.models.own_model import OwnModel
 from workbench.models.own_model_hooks import HookedModule
 from workbench.util.messages import brief
 from workbench.util.seeds import generator
@@ -52,7 +52,9 @@ def check_parts(hooked: HookedModule, model: OwnModel, tokens: Int[Tensor, "batc
     for layer in range(hooked.config.n_layers):
         _check_block(hooked, layer, seen, tokens)
     parallel = _parallel(hooked, tokens, seen)
-    causal = _is_causal(model, tokens)
+    logits = model(tokens)  # of a causal model another last token leaves those before it as they are
+    last_changed = torch.cat([tokens[:, :-1], (tokens[:, -1:] + 1) % logits.shape[-1]], dim=1)
+    causal = agree(model(last_changed)[:, :-1], logits[:, :-1])
     patterns = [f"blocks.{layer}.attn.hook_pattern" for layer in range(hooked.config.n_layers)]
     for length in (tokens.shape[1], min(hooked.config.n_ctx, LONG)):
         if length != tokens.shape[1]:  # one long sequence: what only a window or a chunk does is then seen
@@ -99,7 +101,7 @@ def _run(
         )
     with hooked.hooks(fwd_hooks=[(name, keep) for name in hooked.hook_dict]), reads:
         logits = hooked(tokens)
-    if not _near(logits, bare):
+    if bare.isnan().any() or not agree(logits, bare):
         raise ValueError("the hooked module does not compute what the module does: its logits differ")
     for name in ("hook_embed", "ln_final.hook_out", LOGITS):
         if name not in seen:
@@ -107,15 +109,6 @@ def _run(
     if seen[LOGITS].shape[-1] != hooked.config.d_vocab:
         raise ValueError(f"the part that stands for {LOGITS} gives out {list(seen[LOGITS].shape)}, no logits")
     return seen, times, reads
-
-
-def _near(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are alike but for rounding, and infinite in the same places; NaN is like nothing."""
-    finite = other.isfinite()
-    if one.shape != other.shape or not torch.equal(one[~finite], other[~finite]):
-        return False
-    one, other = one[finite], other[finite]
-    return not len(other) or bool((one - other).abs().max() <= torch.finfo(other.dtype).eps ** 0.5 * other.abs().max())
 
 
 def _check_block(hooked: HookedModule, layer: int, seen: dict[str, Tensor], tokens: Int[Tensor, "batch pos"]) -> None:
@@ -132,7 +125,7 @@ def _check_block(hooked: HookedModule, layer: int, seen: dict[str, Tensor], toke
             f"block {layer} is given {list(before.shape)}, not [batch, pos, d_model], which is {list(expected)}: every "
             "sequence, position and number is read in this order (PyTorch's layers have it with batch_first=True)"
         )
-    if not _near(before + attn + mlp, after_both):
+    if not agree(before + attn + mlp, after_both):
         apart = float((before + attn + mlp - after_both).abs().max())
         raise ValueError(
             f"block {layer} is not its input with what {hooked.parts.attn} and {hooked.parts.mlp} write added (off by "
@@ -149,7 +142,7 @@ def _parallel(hooked: HookedModule, tokens: Int[Tensor, "batch pos"], seen: dict
     """
 
     def moves(changed: str, watched: str) -> list[bool]:
-        found: dict[int, bool] = {}
+        moved: dict[int, bool] = {}
         draws = generator(0, "parallel")
         hooks = []
         for layer in range(hooked.config.n_layers):
@@ -162,21 +155,14 @@ def _parallel(hooked: HookedModule, tokens: Int[Tensor, "batch pos"], seen: dict
                 return x + x.abs().max() * torch.randn(x.shape, generator=draws).to(x)
 
             def watch(x: Tensor, hook: Any, at: str = at, layer: int = layer) -> None:
-                found[layer] = not _near(x, seen[at + watched])
+                moved[layer] = not agree(x, seen[at + watched])
 
             hooks += [(at + "resid_pre", start), (at + changed, change), (at + watched, watch)]
         with hooked.hooks(fwd_hooks=hooks):
             hooked(tokens)
-        return list(found.values())
+        return list(moved.values())
 
     return not all(moves("attn_out", "mlp_out")) or any(moves("mlp_out", "attn_out"))
-
-
-def _is_causal(model: OwnModel, tokens: Int[Tensor, "batch pos"]) -> bool:
-    """Whether another last token leaves the logits before it as they are."""
-    logits = model(tokens)
-    other = torch.cat([tokens[:, :-1], (tokens[:, -1:] + 1) % logits.shape[-1]], dim=1)
-    return _near(model(other)[:, :-1], logits[:, :-1])
 
 
 def _why_no_pattern(

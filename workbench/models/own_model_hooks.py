@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from threading import Lock
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
 import torch
 from jaxtyping import Float, Int
@@ -24,7 +25,8 @@ from torch.overrides import TorchFunctionMode
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint
 
-from workbench.models.own_model import OwnModelConfig, Parts, logits_of, part
+from workbench.models.facts import logits_of
+from workbench.models.own_model_config import OwnModelConfig, Parts
 
 SOFTMAX = (torch.softmax, torch.nn.functional.softmax, Tensor.softmax)
 
@@ -69,7 +71,8 @@ class HookedModule(HookedRootModule):
         self.config, self.parts = config, parts
         self.hook_embed = HookPoint()
         self.blocks = nn.ModuleList(_BlockHooks(config) for _ in range(config.n_layers))
-        self.ln_final, self.unembed = _OutHook(), _OutHook()
+        self.ln_final: Any = nn.ModuleDict({"hook_out": HookPoint()})
+        self.unembed: Any = nn.ModuleDict({"hook_out": HookPoint()})
         self.module = module
         self._wrap()
         self.setup()
@@ -94,12 +97,12 @@ class HookedModule(HookedRootModule):
     def _wrap(self) -> None:
         """Let every part pass what it computes through its hook point."""
         module, parts = self.module, self.parts
-        after(part(module, parts.embed, "embed"), self.hook_embed)
-        after(part(module, parts.final_norm, "final_norm"), self.ln_final.hook_out)
-        after(part(module, parts.unembed, "unembed"), self.unembed.hook_out)
+        _hook_output(parts.of(module, "embed"), self.hook_embed)
+        _hook_output(parts.of(module, "final_norm"), self.ln_final.hook_out)
+        _hook_output(parts.of(module, "unembed"), self.unembed.hook_out)
         wrapped: dict[int, int] = {}  # the module that stands in a layer, by its id
-        for layer, block in enumerate(cast(nn.ModuleList, part(module, parts.blocks, "blocks"))):
-            for inner in (block, part(block, parts.attn, "attn"), part(block, parts.mlp, "mlp")):
+        for layer, block in enumerate(parts.of(module, "blocks")):
+            for inner in (block, parts.of(block, "attn"), parts.of(block, "mlp")):
                 if wrapped.setdefault(id(inner), layer) != layer:
                     raise ValueError(
                         f"layers {wrapped[id(inner)]} and {layer} run one and the same {type(inner).__name__}: what it "
@@ -120,21 +123,6 @@ class HookedModule(HookedRootModule):
         return super().hooks(list(fwd_hooks), *args, **options)
 
 
-class _OutHook(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.hook_out = HookPoint()
-
-
-class _AttentionHooks(nn.Module):
-    """The hook points inside attention."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.hook_attn_scores, self.hook_pattern = HookPoint(), HookPoint()
-        self.hook_q, self.hook_k, self.hook_v, self.hook_z = HookPoint(), HookPoint(), HookPoint(), HookPoint()
-
-
 class _BlockHooks(nn.Module):
     """The hook points of one block."""
 
@@ -145,18 +133,20 @@ class _BlockHooks(nn.Module):
         if not config.parallel:  # what is not there has no hook point, so that no edit of it is without effect
             self.hook_resid_mid = HookPoint()
         if config.pattern:
-            self.attn = _AttentionHooks()
+            parts = ("attn_scores", "pattern", "q", "k", "v", "z")
+            self.attn: Any = nn.ModuleDict({f"hook_{part}": HookPoint() for part in parts})
         self.d_model = config.d_model
         self.residual: Tensor | None = None  # what came into the block that runs
 
     def wrap(self, block: nn.Module, parts: Parts) -> None:
         """Let a block and its parts pass what they compute through these hook points."""
-        before(block, self._enter, self.d_model)
-        after(block, self.hook_resid_post)
-        after(part(block, parts.attn, "attn"), self._attention_wrote)
-        after(part(block, parts.mlp, "mlp"), self.hook_mlp_out)
+        block.forward = partial(_with_residual_hooked, type(block).__name__, block.forward, self._enter, self.d_model)
+        _hook_output(block, self.hook_resid_post)
+        _hook_output(parts.of(block, "attn"), self._attention_wrote)
+        _hook_output(parts.of(block, "mlp"), self.hook_mlp_out)
         if hasattr(self, "attn"):
-            inside(part(block, parts.attention or parts.attn, "attention"), self.attn)
+            attention = parts.of(block, "attention" if parts.attention else "attn")
+            attention.forward = partial(_with_attention_hooked, attention.forward, self.attn)
 
     def _enter(self, x: Tensor) -> Tensor:
         self.residual = self.hook_resid_pre(x)
@@ -178,12 +168,7 @@ Forward = Callable[..., Any]
 module then has copies of these, where a closure would go on with the hook points of the first."""
 
 
-def before(module: nn.Module, through: Callable[[Tensor], Tensor], width: int) -> None:
-    """Let the residual that a module is given, its first input `[batch, pos, width]`, pass through something first."""
-    module.forward = partial(_before, type(module).__name__, module.forward, through, width)
-
-
-def _before(
+def _with_residual_hooked(
     name: str, forward: Forward, through: Callable[[Tensor], Tensor], width: int, *args: Any, **kwargs: Any
 ) -> Any:
     given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
@@ -195,12 +180,12 @@ def _before(
     raise ValueError(f"{name} is called without a residual [batch, pos, {width}]")
 
 
-def after(module: nn.Module, through: Callable[[Tensor], Tensor]) -> None:
+def _hook_output(module: nn.Module, through: Callable[[Tensor], Tensor]) -> None:
     """Let what a module gives out, or the first of a tuple, pass through something."""
-    module.forward = partial(_after, module.forward, through)
+    module.forward = partial(_with_output_hooked, module.forward, through)
 
 
-def _after(forward: Forward, through: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
+def _with_output_hooked(forward: Forward, through: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
     output = forward(*args, **kwargs)
     first = output[0] if isinstance(output, tuple | list) else output
     if not isinstance(first, Tensor):
@@ -211,12 +196,7 @@ def _after(forward: Forward, through: Callable[[Tensor], Tensor], *args: Any, **
     return type(output)([passed, *output[1:]]) if isinstance(output, tuple | list) else passed
 
 
-def inside(module: nn.Module, points: _AttentionHooks) -> None:
-    """Let the attention inside a module pass through its hook points."""
-    module.forward = partial(_inside, module.forward, points)
-
-
-def _inside(forward: Forward, points: _AttentionHooks, *args: Any, **kwargs: Any) -> Any:
+def _with_attention_hooked(forward: Forward, points: Any, *args: Any, **kwargs: Any) -> Any:
     with _Within(points):
         return forward(*args, **kwargs)
 
@@ -224,7 +204,7 @@ def _inside(forward: Forward, points: _AttentionHooks, *args: Any, **kwargs: Any
 class _Within(TorchFunctionMode):
     """While it is on, attention is computed step by step, each step through its hook point."""
 
-    def __init__(self, points: _AttentionHooks) -> None:
+    def __init__(self, points: Any) -> None:
         super().__init__()
         self.points = points
         self.pattern: Tensor | None = None  # the last one
@@ -236,7 +216,8 @@ class _Within(TorchFunctionMode):
         if func is scaled_dot_product_attention:
             return self.attend(*args, **kwargs)
         if func is multi_head_attention_forward:
-            with _patched(self.attend):
+            # nn.MultiheadAttention looks the function up there, unseen by a mode.
+            with patch.object(torch.nn.functional, "scaled_dot_product_attention", self.attend):
                 output, _ = func(*args, **{**kwargs, "need_weights": False})
             if not kwargs.get("need_weights", True):
                 return output, None
@@ -277,15 +258,3 @@ class _Within(TorchFunctionMode):
         shares = scores.softmax(-1).masked_fill(scores.isneginf().all(-1, keepdim=True), 0.0)
         self.pattern = pattern = self.points.hook_pattern(shares)
         return self.points.hook_z((pattern @ value).transpose(-2, -3)).transpose(-2, -3)
-
-
-@contextmanager
-def _patched(attend: Callable[..., Tensor]) -> Iterator[None]:
-    """`torch.nn.functional` with another attention; `nn.MultiheadAttention` looks it up there, unseen by a mode."""
-    functional: Any = torch.nn.functional
-    kept = functional.scaled_dot_product_attention
-    functional.scaled_dot_product_attention = attend
-    try:
-        yield
-    finally:
-        functional.scaled_dot_product_attention = kept

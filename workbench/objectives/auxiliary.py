@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from workbench.models import DecoderConfig
 from workbench.objectives import base
-from workbench.objectives.across_processes import mean_of_processes
+from workbench.objectives.base import mean_of_processes
 from workbench.tasks import Batch, Task, make
 from workbench.tasks.labels import is_labelled, labels
 from workbench.util.lookup import lookup
@@ -92,17 +92,17 @@ class Auxiliary(base.Objective):
         self, label: str, residual: Float[Tensor, "batch pos d_model"], values: Int[Tensor, "batch pos *class"]
     ) -> Float[Tensor, ""]:
         values = values.to(residual.device)
-        there = is_labelled(values)
-        read, wanted = self.maps[label](residual[there]).float(), values[there]  # [label, class]
+        labelled = is_labelled(values)
+        read, wanted = self.maps[label](residual[labelled]).float(), values[labelled]  # [label, class]
         if label in self.settings.numbers:
             known = self.of_label[label]
             total = (read[:, 0] - (wanted - known.mean) / known.spread).square().sum()
         elif wanted.ndim == 2:
-            each = nn.functional.binary_cross_entropy_with_logits(read, wanted.to(read.dtype), reduction="none")
-            total = each.mean(1).sum()
+            by_class = nn.functional.binary_cross_entropy_with_logits(read, wanted.to(read.dtype), reduction="none")
+            total = by_class.mean(1).sum()
         else:
             total = nn.functional.cross_entropy(read, wanted, reduction="sum")
-        return total / mean_of_processes(there.sum()).clamp(min=1)
+        return total / mean_of_processes(labelled.sum()).clamp(min=1)
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,11 @@ def _of_labels(name: str, settings: str) -> dict[str, _Label]:
     with torch.device("cpu"):  # a config is checked on the meta device, which has no numbers
         task = make(name, **json.loads(settings))
         tokens = task.sample(SAMPLED, generator(0, "auxiliary labels"), split="train").tokens
-        found = {}
+        of_label = {}
         for label, values in labels(task, tokens).items():
             if values.ndim == 3:
-                found[label] = _Label(values.shape[2], is_set=True)
+                of_label[label] = _Label(values.shape[2], is_set=True)
             elif len(seen := values[values >= 0].double()):
                 classes = max(len(task.vocabulary), task.n_ctx, int(seen.max()) + 1)
-                found[label] = _Label(classes, float(seen.mean()), float(seen.std(correction=0)))
-    return found
+                of_label[label] = _Label(classes, float(seen.mean()), float(seen.std(correction=0)))
+    return of_label

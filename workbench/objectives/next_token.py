@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.objectives.across_processes import mean_of_processes
-from workbench.objectives.base import Objective
+from workbench.objectives.base import Objective, mean_of_processes
 from workbench.tasks import Batch
 from workbench.util.vmap import under_vmap
 

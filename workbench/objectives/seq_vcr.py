@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from workbench.models import DecoderConfig
 from workbench.objectives import base
-from workbench.objectives.across_processes import across_processes
+from workbench.objectives.base import across_processes
 from workbench.tasks import Batch
 from workbench.tasks.batch import before_padding
 from workbench.util.lookup import lookup
-from workbench.util.vmap import folded, transformed, under_vmap
+from workbench.util.vmap import differentiable, transformed, under_vmap
 
 Over = Literal["batch", "batch+length"]
 Positions = Literal["all", "real", "scored"]
@@ -67,9 +67,9 @@ def seq_vcr(
         unseen = enough is not None and (enough.device.type != "cpu" or under_vmap(enough))
         if not (len(x) >= 2 if enough is None else unseen or bool(enough.any())):
             raise ValueError(f"seq_vcr needs at least 2 vectors, masked ones aside, at some position: {list(x.shape)}")
-        weights = Weights(variance_weight, covariance_weight, eta)
-        function = _TransformedTerms if transformed() else _Terms
-        terms, *_ = function.apply(x.transpose(0, 1), None if mask is None else mask.T, weights)
+        weights = _Weights(variance_weight, covariance_weight, eta)
+        given = x.transpose(0, 1), None if mask is None else mask.T, weights
+        terms = _TransformedTerms.apply(*given)[0] if transformed() else _Terms.apply(*given)
         return terms.mean() if enough is None else (terms * enough).sum() / enough.sum()
 
 
@@ -84,7 +84,7 @@ def _check_arguments(x: Tensor, eta: float, over: str, mask: Tensor | None) -> N
         raise ValueError(f"seq_vcr is over {' or '.join(map(repr, get_args(Over)))}, not {over!r}")
 
 
-class Weights(NamedTuple):
+class _Weights(NamedTuple):
     """λ1, λ2 and η."""
 
     variance: float
@@ -92,7 +92,7 @@ class Weights(NamedTuple):
     eta: float
 
 
-class Parts(NamedTuple):
+class _Parts(NamedTuple):
     """What the value is made of, and its gradient again.
 
     Attributes:
@@ -106,22 +106,22 @@ class Parts(NamedTuple):
     mean: Tensor
 
 
-def _terms(x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Float[Tensor, " pos"], Parts]:
-    """The term of each position, and its parts; from x `[pos, n, feature]` and a mask `[pos, n]` or None."""
+def _terms(x: Tensor, kept: Tensor | None, weights: _Weights) -> tuple[Float[Tensor, " pos"], Tensor, Tensor, Tensor]:
+    """The term of each position, and its `_Parts`; from x `[pos, n, feature]` and a mask `[pos, n]` or None."""
     less_one = _less_one(x, kept)
     squares, parts = _tall(x, kept) if _is_tall(x) else _wide(x, kept)
     hinge = (1 - (parts.diagonal / less_one[:, None] + weights.eta).sqrt()).clamp(min=0).sum(-1)
     covariance = squares / less_one**2
-    return ((weights.variance * hinge + weights.covariance * covariance) / x.shape[-1]).to(x.dtype), parts
+    return ((weights.variance * hinge + weights.covariance * covariance) / x.shape[-1]).to(x.dtype), *parts
 
 
-def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, *given: Any) -> Tensor:
+def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, terms: Tensor, *given: Any) -> tuple[Tensor]:
     """The gradient for the centred vectors, written out by hand and computed part by part, as the value is.
 
     Autograd would keep every part. It already sums to zero, so that centring has no further derivative.
     """
     *of_value, weights = given
-    parts = Parts(*of_value)
+    parts = _Parts(*of_value)
     less_one = _less_one(x, kept)[:, None]
     scale = grad[:, None] / x.shape[-1]
     push = scale * 4 * weights.covariance / less_one**2
@@ -133,7 +133,7 @@ def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, *given: Any) -> Tens
             centred = _less_mean(x[some], parts.mean[some], None if kept is None else kept[some])
             coupled = (centred @ parts.gram[some]).mul_(push[some, :, None])
             result[some] = coupled.addcmul_(centred, pull[some, None], value=-1)
-        return result
+        return (result,)
     # XXᵀ is of centred vectors, so that it takes no notice of the mean; what is taken off for each feature does.
     coupling, off = parts.gram * push[..., None], (push * parts.diagonal + pull)[:, None]
     of_mean = off * parts.mean[:, None]
@@ -141,71 +141,10 @@ def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, *given: Any) -> Tens
         vectors, back = _kept(x[..., columns], kept).double(), of_mean[..., columns]
         back = back.expand_as(vectors) if kept is None else back * kept[..., None]
         result[..., columns] = torch.baddbmm(back, coupling, vectors).addcmul_(vectors, off[..., columns], value=-1)
-    return result
+    return (result,)
 
 
-class _Terms(torch.autograd.Function):
-    """`_terms` with its derivative."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Tensor, ...]:
-        terms, parts = _terms(x, kept, weights)
-        ctx.weights = weights
-        ctx.mark_non_differentiable(*parts)
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x, kept, *parts)
-        return terms, *parts
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, None, None]:  # type: ignore[override]
-        if grad is None:
-            return None, None, None
-        again = torch.is_grad_enabled()  # a second derivative was asked for
-        inputs = (grad, *ctx.saved_tensors, ctx.weights)
-        return _Gradient.apply(*inputs)[0] if again else _gradient(*inputs), None, None
-
-
-class _TransformedTerms(torch.autograd.Function):
-    """`_Terms` in the form that `torch.func` and `torch.compile` transform; a call takes half a millisecond more."""
-
-    @staticmethod
-    def forward(x: Tensor, kept: Tensor | None, weights: Weights) -> tuple[Tensor, ...]:
-        terms, parts = _terms(x, kept, weights)
-        return terms, *parts
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        x, kept, ctx.weights = inputs
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(x, kept, *output[1:])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, None, None]:
-        return _Gradient.apply(grad, *ctx.saved_tensors, ctx.weights)[0], None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        return folded(_TransformedTerms, info, in_dims, args)
-
-
-class _Gradient(torch.autograd.Function):
-    """The backward pass as a Function, so that vmap can batch it and a second derivative raises an error."""
-
-    @staticmethod
-    def forward(grad: Tensor, x: Tensor, kept: Tensor | None, *given: Any) -> tuple[Tensor]:
-        return (_gradient(grad, x, kept, *given),)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        raise RuntimeError("seq_vcr has no second derivative")
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        return folded(_Gradient, info, in_dims, args)
+_Terms, _TransformedTerms = differentiable(_terms, _gradient, "seq_vcr has no second derivative")
 
 
 def _is_tall(x: Float[Tensor, "pos n feature"]) -> bool:
@@ -213,24 +152,24 @@ def _is_tall(x: Float[Tensor, "pos n feature"]) -> bool:
     return x.shape[2] <= 2 * x.shape[1]
 
 
-def _tall(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Parts]:
+def _tall(x: Tensor, kept: Tensor | None) -> tuple[Tensor, _Parts]:
     """Σ_{j≠k} (XᵀX)_jk² of the centred vectors, and the parts, of which the Gram matrix is XᵀX; some positions at a
     time.
     """
-    found = []
+    pieces_of = []
     for some in _slices(len(x), x[0].numel(), TALL):
-        own = None if kept is None else kept[some]
-        mean = _mean(x[some], own)
-        centred = _less_mean(x[some], mean, own)
+        mask = None if kept is None else kept[some]
+        mean = _mean(x[some], mask)
+        centred = _less_mean(x[some], mean, mask)
         gram = centred.mT @ centred
         diagonal = gram.diagonal(dim1=1, dim2=2).clone()
         gram.diagonal(dim1=1, dim2=2).zero_()
-        found.append((gram.square().sum((1, 2)), gram, diagonal, mean))
-    squares, *parts = (torch.cat(pieces) for pieces in zip(*found, strict=True))
-    return squares, Parts(*parts)
+        pieces_of.append((gram.square().sum((1, 2)), gram, diagonal, mean))
+    squares, *parts = (torch.cat(pieces) for pieces in zip(*pieces_of, strict=True))
+    return squares, _Parts(*parts)
 
 
-def _wide(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Parts]:
+def _wide(x: Tensor, kept: Tensor | None) -> tuple[Tensor, _Parts]:
     """The same, where the Gram matrix is XXᵀ; some features at a time, in float64.
 
     Here the diagonal has to be subtracted from the total, ‖XXᵀ‖² = ‖XᵀX‖². In float32 one large feature would leave
@@ -254,7 +193,7 @@ def _wide(x: Tensor, kept: Tensor | None) -> tuple[Tensor, Parts]:
     gram -= rows[:, :, None] * ones[:, None] + ones[:, :, None] * rows[:, None]
     mean = total / n
     diagonal = (square - total * mean).clamp(min=0)
-    return gram.square().sum((1, 2)) - diagonal.square().sum(-1), Parts(gram, diagonal, mean + before)
+    return gram.square().sum((1, 2)) - diagonal.square().sum(-1), _Parts(gram, diagonal, mean + before)
 
 
 TALL, WIDE = 1 << 18, 1 << 16  # entries of x that are processed at a time: those in float64 shall stay in the cache

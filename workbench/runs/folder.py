@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.models import MODELS, Decoder, OwnModel, OwnModelConfig
+from workbench.models import MODELS, Decoder, OwnModel
+from workbench.models.own_model_config import OwnModelConfig
 from workbench.runs.config import FORMAT, RunConfig, parse_config
 from workbench.runs.fit_to_task import LARGEST_NUMBER
 from workbench.runs.weights import (

@@ -64,7 +64,7 @@ def open_model(source: str, text: str | None = None) -> ModelRun:
         ValueError: in one line, as `workbench.load_model`; or if it has no tokenizer, or the text cannot be read.
     """
     from workbench.models.pretrained import load_model
-    from workbench.models.pretrained.typed_text import TypedText
+    from workbench.models.pretrained.text_file import TypedText
 
     model = load_model(source, progress=False)
     held = hold(model, TypedText.of(model, text), source)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from workbench.models import MODELS, OwnModel
-from workbench.models.own_model import part
 from workbench.runs.config import RunConfig, parse_config
 from workbench.runs.folder import CONFIG, Run, load_run
 from workbench.runs.new_run import check_place
@@ -78,7 +77,7 @@ def save_model(
     check_place(path)
     parts = lookup(MODELS, kind, "kind of model").parts
     _check_dtypes(module)
-    d_vocab = len(part(module, parts.embed, "embed").weight)  # type: ignore[arg-type]
+    d_vocab = len(parts.of(module, "embed").weight)
     task = on if isinstance(on, Task) else own_sequences(on, d_vocab)
     model = OwnModel.of_kind(kind, dict(settings or {}), n_ctx or task.n_ctx, module)
     _check_builds(module, model)

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from workbench.models import MODELS, Decoder, DecoderConfig, OwnModelConfig
+from workbench.models import MODELS, Decoder, DecoderConfig
+from workbench.models.own_model_config import OwnModelConfig
 from workbench.runs.config import RunConfig, parse_config
 from workbench.util.files import parse_json, read_metadata, read_shapes, save_tensors
 from workbench.util.messages import brief

@@ -18,10 +18,9 @@ from torch import Tensor
 
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION, Attention
-from workbench.models.decoder import Layer, MultiHeadAttention
+from workbench.models.components import NORMS, POSITIONS
 from workbench.models.hooked import hook
-from workbench.models.norms import NORMS
-from workbench.models.positions import POSITIONS
+from workbench.models.layers import Layer, MultiHeadAttention
 from workbench.testing.require import ContractError, NotTested, require, require_close
 
 LENGTH = 9

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from workbench.models import MODELS, OwnModel
-from workbench.models.own_model import logits_of, probe_tokens
+from workbench.models.facts import logits_of, probe_tokens
 from workbench.testing.require import require
 from workbench.util.seeds import generator
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 
 def under_vmap(x: Tensor) -> bool:
@@ -42,3 +44,89 @@ def folded(
     ]
     out = function.apply(*moved, last)
     return tuple(x.unflatten(0, (size, -1)) for x in out), (0,) * len(out)
+
+
+def differentiable(
+    outputs: Callable[..., tuple[Tensor, ...]], gradients: Callable[..., tuple[Tensor, ...]], no_second: str
+) -> tuple[type[Function], type[Function]]:
+    """Two autograd Functions with gradients written by hand: a quick one, and one that can be transformed.
+
+    Both are applied to tensors (or None) and one last argument, the settings. The quick one returns the result alone.
+    The other returns all of `outputs`, of which the result alone has a gradient; it has the form that `torch.func` and
+    `torch.compile` transform, in which a call takes half a millisecond more.
+
+    Args:
+        outputs: of the same arguments: the result, and tensors that `gradients` needs beside it.
+        gradients: of the gradient of the result, the tensors, all of `outputs` and the settings: the gradients of the
+            first tensors; the others have none.
+        no_second: what the RuntimeError says that a second derivative raises.
+    """
+    backward = _backward(gradients, no_second)
+
+    class Quick(Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Tensor:
+            result, *kept = outputs(*args)
+            *tensors, ctx.settings = args
+            ctx.save_for_backward(*tensors, result, *kept)
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+            # a second derivative was asked for, which `backward` refuses; it costs time
+            apply = backward.apply if torch.is_grad_enabled() else gradients
+            return _for_each_input(ctx, apply(grad, *ctx.saved_tensors, ctx.settings))
+
+    return Quick, _transformed(outputs, backward)
+
+
+def _transformed(outputs: Callable[..., tuple[Tensor, ...]], gradients: type[Function]) -> type[Function]:
+    class Transformed(Function):
+        @staticmethod
+        def forward(*args: Any) -> tuple[Tensor, ...]:
+            return outputs(*args)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+            *tensors, ctx.settings = inputs
+            ctx.mark_non_differentiable(*output[1:])
+            ctx.set_materialize_grads(False)  # else zeros are made for each of those at every backward
+            ctx.save_for_backward(*tensors, *output)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+            return _for_each_input(ctx, () if grad is None else gradients.apply(grad, *ctx.saved_tensors, ctx.settings))
+
+        @staticmethod
+        def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+            return folded(Transformed, info, in_dims, args)
+
+    return Transformed
+
+
+def _backward(gradients: Callable[..., tuple[Tensor, ...]], no_second: str) -> type[Function]:
+    """The backward pass as a Function of its own, so that vmap can batch it and a second derivative is refused."""
+
+    class Backward(Function):
+        @staticmethod
+        def forward(*args: Any) -> tuple[Tensor, ...]:
+            return gradients(*args)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            pass
+
+        @staticmethod
+        def backward(ctx: Any, *_: Any) -> Any:
+            raise RuntimeError(no_second)
+
+        @staticmethod
+        def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+            return folded(Backward, info, in_dims, args)
+
+    return Backward
+
+
+def _for_each_input(ctx: Any, gradients: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+    """The gradients of a Function's first inputs, and None for each of the others."""
+    return (*gradients, *(None,) * (len(ctx.needs_input_grad) - len(gradients)))

@@ -21,7 +21,7 @@ from torch import Tensor
 from workbench.capture import Subject
 from workbench.measurement import Measurement
 from workbench.models import Decoder
-from workbench.models.decoder import Layer
+from workbench.models.layers import Layer
 from workbench.tasks.arithmetic import Arithmetic
 from workbench.tasks.modular_addition import ModularAddition
 from workbench.util.seeds import generator

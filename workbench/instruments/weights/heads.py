@@ -16,7 +16,7 @@ from torch import Tensor
 
 from workbench.capture import Subject
 from workbench.models import Decoder
-from workbench.models.decoder import Layer
+from workbench.models.layers import Layer
 
 
 @dataclass(frozen=True)

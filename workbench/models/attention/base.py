@@ -81,14 +81,12 @@ class Attention(nn.Module):
         return dict(settings)
 
     @classmethod
-    def for_context(cls, n_ctx: int, **settings: Any) -> Self:
-        """A variant for a model with this context length; defaults may depend on it."""
-        return cls(**settings)
+    def for_model(cls, n_ctx: int, n_heads: int | None = None, **settings: Any) -> Self:
+        """A variant for a layer of a model with this context length, on which defaults may depend.
 
-    @classmethod
-    def for_model(cls, n_ctx: int, n_heads: int, **settings: Any) -> Self:
-        """A variant for a layer of a model with this context length and so many heads, which may have weights each."""
-        return cls.for_context(n_ctx, **settings)
+        Each of its heads may have weights of its own; without a number of heads, all have the same.
+        """
+        return cls(**settings)
 
     def input_lengths(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos"] | None:
         """The length of each query's input, of a variant whose queries depend on it (`scale_by_input`); else None.
@@ -245,10 +243,12 @@ class Attention(nn.Module):
         """
         if self.takes_one_step:
             return None
-        own = self._overridden_at("read")
+        read_at = self._overridden_at("read")
         for method in ("step_terms", "weighted_by_steps", "path_length"):
             at = self._overridden_at(method)
-            if at > own and (method == "step_terms" or getattr(type(self), method) is not getattr(Attention, method)):
+            if at > read_at and (
+                method == "step_terms" or getattr(type(self), method) is not getattr(Attention, method)
+            ):
                 return (
                     f"the attention variant {type(self).name!r} reads in a way of its own and does not say by how many "
                     f"steps (its class has `read` and no `{method}`)"

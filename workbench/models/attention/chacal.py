@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workbench.models.attention import base
 from workbench.models.attention.chacal_blocks import chacal_blocks, default_block, extend_blocks
-from workbench.models.attention.chacal_shape import Form, Shape
+from workbench.models.attention.chacal_rows import Form, Shape
 
 
 class ChacalAttention(base.Attention):
@@ -137,14 +137,14 @@ class ChacalAttention(base.Attention):
     def _extend_by_one(self, q: Tensor, k: Tensor, v: Tensor, memory: Tensor, at: Tensor | None) -> Tensor:
         """One row of the recurrence, Eq. 8 for Eq. 7, at the cost of one row of standard attention."""
         s, A = self.settings, self.pattern(q, k, at)
-        own = A[..., -1:] if at is None else A.gather(-1, at.view(-1, 1, 1, 1).expand(*A.shape[:-1], 1))
-        on_diagonal = 1 - s.gamma * own if s.diagonal else 1
+        diagonal = A[..., -1:] if at is None else A.gather(-1, at.view(-1, 1, 1, 1).expand(*A.shape[:-1], 1))
+        on_diagonal = 1 - s.gamma * diagonal if s.diagonal else 1
         if s.form == "eq5":
             base.remember(memory, torch.zeros_like(v), at)
             carried = A @ memory
             solved = (v + s.gamma * carried) / on_diagonal
             base.remember(memory, solved, at)
-            return (1 - s.gamma) * (carried + own * solved)
+            return (1 - s.gamma) * (carried + diagonal * solved)
         base.remember(memory, torch.cat([v, torch.zeros_like(v)], dim=-1), at)
         direct, carried = (A @ memory).chunk(2, dim=-1)
         z = ((1 - s.gamma) * direct + s.gamma * carried) / on_diagonal

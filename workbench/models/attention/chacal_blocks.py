@@ -10,10 +10,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.models.attention import chacal_gpu, chacal_rows, chacal_short
-from workbench.models.attention.chacal_shape import Form, Shape
-from workbench.util.vmap import folded, transformed
+from workbench.models.attention.chacal_rows import Form, Shape
+from workbench.util.vmap import differentiable, transformed
 
 SHORT = 128  # positions up to which the whole pattern is kept
+WAYS: dict[str, Any] = {"short": chacal_short, "blocks": chacal_rows, "kernel": chacal_gpu}
 
 
 def chacal_blocks(
@@ -68,10 +69,14 @@ def solved_blocks(
     if block is not None and block < 1:
         raise ValueError(f"a block holds at least 1 row, not {block}")
     shape, dtype = _shape(q, k, v, Shape(gamma, form, diagonal, block or 0))
-    batch = _batch(q, k, v)
+    # The batch axes to which those of all broadcast. Looking for them, and views that change nothing, cost time.
+    same = q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
+    batch = q.shape[:-2] if same else torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
     autocast = torch.is_autocast_enabled(q.device.type)  # leaving it costs time
     with torch.autocast(q.device.type, enabled=False) if autocast else nullcontext():
-        flat, whole = _flat(q, k, v, batch, dtype), (*batch, q.shape[-2], v.shape[-1])
+        all_axes = [x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (q, k, v)]
+        flat = [x.to(dtype).reshape(-1, *x.shape[-2:]) for x in all_axes]  # [n, pos, d]
+        whole = (*batch, q.shape[-2], v.shape[-1])
         if needed or transformed():
             y, read, _ = _TransformedBlocks.apply(*flat, shape)
             return y.view(whole).to(v.dtype), read.view(whole) if form == "eq5" else read
@@ -79,28 +84,16 @@ def solved_blocks(
         return y.view(whole).to(v.dtype), y.new_empty(0)
 
 
-def _shape(q: Tensor, k: Tensor, v: Tensor, asked: Shape) -> tuple[Shape, torch.dtype]:
+def _shape(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Shape, torch.dtype]:
     """How these are computed, and in which type: where no block is asked for, it follows from length and device."""
     dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.promote_types(v.dtype, torch.float32))
-    if asked.block:
-        return asked, dtype
-    if chacal_gpu.usable(q, k, v, asked.form, asked.diagonal):
+    if shape.block:
+        return shape, dtype
+    if chacal_gpu.usable(q, k, v, shape.form, shape.diagonal):
         block = chacal_gpu.kernel_block(q.device, q.shape[-1], v.shape[-1])
-        return asked._replace(block=block, way="kernel"), v.dtype
+        return shape._replace(block=block, way="kernel"), v.dtype
     n_pos = q.shape[-2]
-    return asked._replace(block=default_block(n_pos), way="short" if n_pos <= SHORT else "blocks"), dtype
-
-
-def _batch(q: Tensor, k: Tensor, v: Tensor) -> torch.Size:
-    """The batch axes to which those of all broadcast; looking for them takes time, and they are mostly the same."""
-    same = q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
-    return q.shape[:-2] if same else torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
-
-
-def _flat(q: Tensor, k: Tensor, v: Tensor, batch: torch.Size, dtype: torch.dtype) -> list[Float[Tensor, "n pos d"]]:
-    """All of one batch axis and one type; views that change nothing cost time and are left out."""
-    whole = [x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (q, k, v)]
-    return [x.to(dtype).reshape(-1, *x.shape[-2:]) for x in whole]
+    return shape._replace(block=default_block(n_pos), way="short" if n_pos <= SHORT else "blocks"), dtype
 
 
 def default_block(n_pos: int) -> int:
@@ -128,81 +121,17 @@ def extend_blocks(
     return chacal_rows.solve_rows(q, k, values, outputs, shape)
 
 
-def _outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
-    """Y, and two tensors that `_gradients` needs beside it; from (q, k, v) `[n, pos, d]`."""
-    ways = {"short": chacal_short.outputs, "blocks": chacal_rows.outputs, "kernel": chacal_gpu.outputs}
-    return ways[shape.way](q, k, v, shape)
+def _outputs(*tensors_and_shape: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Y, and two tensors that `_gradients` needs beside it; from q, k and v `[n, pos, d]` and the shape."""
+    return WAYS[tensors_and_shape[-1].way].outputs(*tensors_and_shape)
 
 
-def _gradients(
-    dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, read: Tensor, kept: Tensor, shape: Shape
-) -> tuple[Tensor, Tensor, Tensor]:
-    ways = {"short": chacal_short.gradients, "blocks": chacal_rows.gradients, "kernel": chacal_gpu.gradients}
-    return ways[shape.way](dy, q, k, v, y, read, kept, shape)
+def _gradients(*tensors_and_shape: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return WAYS[tensors_and_shape[-1].way].gradients(*tensors_and_shape)
 
 
-class _Blocks(torch.autograd.Function):
-    """`_outputs`, of which only Y has a gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> Tensor:
-        y, read, kept = _outputs(q, k, v, shape)
-        ctx.shape = shape
-        ctx.save_for_backward(q, k, v, y, read, kept)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        # a second derivative was asked for, which `_Gradient` refuses; it costs time
-        gradients = _Gradient.apply if torch.is_grad_enabled() else _gradients
-        q, k, v, y, read, kept = ctx.saved_tensors
-        return (*gradients(dy, q, k, v, y, read, kept, ctx.shape), None)
-
-
-class _TransformedBlocks(torch.autograd.Function):
-    """`_Blocks` in the form that `torch.func` and `torch.compile` transform; a call takes half a millisecond more."""
-
-    @staticmethod
-    def forward(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
-        return _outputs(q, k, v, shape)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        q, k, v, ctx.shape = inputs
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.set_materialize_grads(False)  # else zeros are made for each of those at every backward
-        ctx.save_for_backward(q, k, v, *output)
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-        if dy is None:
-            return None, None, None, None
-        return (*_Gradient.apply(dy, *ctx.saved_tensors, ctx.shape), None)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, ...]]:
-        return folded(_TransformedBlocks, info, in_dims, args)
-
-
-class _Gradient(torch.autograd.Function):
-    """The backward pass as a function of its own, so that vmap can batch it and a second derivative is refused."""
-
-    @staticmethod
-    def forward(
-        dy: Tensor, q: Tensor, k: Tensor, v: Tensor, y: Tensor, read: Tensor, kept: Tensor, shape: Shape
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return _gradients(dy, q, k, v, y, read, kept, shape)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        raise RuntimeError(
-            "ChaCAL's fast path has no second derivative; the explicit one has: layer.read(layer.pattern(q, k), v)"
-        )
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, ...]]:
-        return folded(_Gradient, info, in_dims, args)
+_Blocks, _TransformedBlocks = differentiable(
+    _outputs,
+    _gradients,
+    "ChaCAL's fast path has no second derivative; the explicit one has: layer.read(layer.pattern(q, k), v)",
+)

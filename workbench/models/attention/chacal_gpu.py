@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workbench.models.attention.chacal_rows import value_and_gradients
-from workbench.models.attention.chacal_shape import Form, Shape
+from workbench.models.attention.chacal_rows import Form, Shape, spans, value_and_gradients
 
 SPAN = 8  # blocks that one program solves one after the other
 CHECKED = (2, 150)  # sequences and positions of what the kernels are tried on at first use
@@ -44,12 +43,12 @@ def agrees(device: torch.device, dtype: torch.dtype, form: Form, diagonal: bool,
         exact = value_and_gradients(q.float(), k.float(), v.float(), dy.float(), shape)
         try:
             y, x, lse = outputs(q, k, v, shape, span=2)
-            found = (y, *gradients(dy, q, k, v, y, x, lse, shape, span=2))
+            computed = (y, *gradients(dy, q, k, v, y, x, lse, shape, span=2))
         except Exception as error:  # of a compiler or a driver: there is no saying which
             lines = str(error).splitlines() or [""]
             return _set_aside(device, f"they fail ({type(error).__name__}: {lines[0]})")
-    for ours, theirs in zip(found, exact, strict=True):
-        apart = float((ours.float() - theirs).abs().max() / theirs.abs().max())
+    for got, expected in zip(computed, exact, strict=True):
+        apart = float((got.float() - expected).abs().max() / expected.abs().max())
         if not apart <= APART[dtype]:
             return _set_aside(device, f"they are {apart:.1e} from the blocks in {dtype}, {form}")
     return True
@@ -81,7 +80,7 @@ def outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape, span: int = SPAN) -> 
     y, x, carried = (q.new_empty(n, n_pos, dv, dtype=torch.float32) for _ in range(3))
     lse, largest, total = (q.new_empty(n, n_pos, dtype=torch.float32) for _ in range(3))
     scale, gamma = q.shape[-1] ** -0.5, shape.gamma
-    for first, last in _spans(n_pos, shape.block, span):
+    for first, last in spans(0, -(-n_pos // shape.block), span):  # the first block of each, and the one after its last
         at = (n_pos, q.shape[-1], dv, scale)
         kernels.carry[(last - first, n)](q, k, x, carried, largest, total, *at, first, **sizes)
         kernels.solve[(n,)](
@@ -106,7 +105,7 @@ def gradients(
     gamma, at = shape.gamma, (n_pos, q.shape[-1], dv, q.shape[-1] ** -0.5)
     h, grad_v, pending = (torch.empty_like(x) for _ in range(3))
     blocks = -(-n_pos // shape.block)
-    for first, last in reversed(_spans(n_pos, shape.block, span)):
+    for first, last in reversed(spans(0, blocks, span)):
         kernels.carry_back[(last - first, n)](q, k, lse, h, pending, *at, first, last, blocks, **sizes)
         kernels.solve_back[(n,)](
             q, k, lse, dy, h, grad_v, pending, *at, gamma, 1 - gamma, first, last, **sizes, **solving
@@ -128,12 +127,6 @@ def kernel_block(device: torch.device, d_head: int, d_value: int) -> int:
         return 32
     properties = torch.cuda.get_device_properties(device) if device.type == "cuda" else None
     return 64 if properties is None or getattr(properties, "shared_memory_per_block_optin", 0) >= SHARED else 32
-
-
-def _spans(n_pos: int, block: int, span: int) -> list[tuple[int, int]]:
-    """The first block of each span, and the one after its last."""
-    blocks = -(-n_pos // block)
-    return [(first, min(first + span, blocks)) for first in range(0, blocks, span)]
 
 
 def _sizes(q: Tensor, v: Tensor, shape: Shape) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -19,7 +19,7 @@ import triton.language as tl
 
 
 @triton.jit
-def load_rows(pointer, rows, n_pos, d, D: tl.constexpr):
+def _load_rows(pointer, rows, n_pos, d, D: tl.constexpr):
     """The rows `[block, D]` of one sequence and head in float32; zero beyond its length and its width."""
     columns = tl.arange(0, D)
     inside = (rows < n_pos)[:, None] & (columns < d)[None, :]
@@ -27,7 +27,7 @@ def load_rows(pointer, rows, n_pos, d, D: tl.constexpr):
 
 
 @triton.jit
-def store_rows(pointer, values, rows, n_pos, d, D: tl.constexpr):
+def _store_rows(pointer, values, rows, n_pos, d, D: tl.constexpr):
     """Write rows `[block, D]`, but for what is beyond the length and the width."""
     columns = tl.arange(0, D)
     inside = (rows < n_pos)[:, None] & (columns < d)[None, :]
@@ -35,7 +35,7 @@ def store_rows(pointer, values, rows, n_pos, d, D: tl.constexpr):
 
 
 @triton.jit
-def masked_scores(q, k, rows, keys, n_pos, scale, PRECISION: tl.constexpr):
+def _masked_scores(q, k, rows, keys, n_pos, scale, PRECISION: tl.constexpr):
     """Scores `[row, key]`; −inf where a key comes after its query."""
     scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
     seen = (keys[None, :] <= rows[:, None]) & (keys < n_pos)[None, :]
@@ -43,7 +43,7 @@ def masked_scores(q, k, rows, keys, n_pos, scale, PRECISION: tl.constexpr):
 
 
 @triton.jit
-def inverse(A, gamma, rest, DIAGONAL: tl.constexpr, PRECISION: tl.constexpr, BLOCK: tl.constexpr, LOG: tl.constexpr):
+def _inverse(A, gamma, rest, DIAGONAL: tl.constexpr, PRECISION: tl.constexpr, BLOCK: tl.constexpr, LOG: tl.constexpr):
     """(I − γ A_s)⁻¹ of one block, BLOCK = 2^LOG.
 
     N = γ A_s is below the diagonal, so N^BLOCK = 0 and the series (I + N)(I + N²)(I + N⁴)… ends. Its terms are not
@@ -67,9 +67,9 @@ def inverse(A, gamma, rest, DIAGONAL: tl.constexpr, PRECISION: tl.constexpr, BLO
 
 
 @triton.jit
-def read_block(q, k, x, rows, keys, n_pos, scale, total, largest, read, PRECISION: tl.constexpr):
+def _read_block(q, k, x, rows, keys, n_pos, scale, total, largest, read, PRECISION: tl.constexpr):
     """One more block of keys, as flash attention takes it: rescale what was read, add what is read here."""
-    scores = masked_scores(q, k, rows, keys, n_pos, scale, PRECISION)
+    scores = _masked_scores(q, k, rows, keys, n_pos, scale, PRECISION)
     new_largest = tl.maximum(largest, tl.max(scores, 1))
     weights, shrink = tl.exp(scores - new_largest[:, None]), tl.exp(largest - new_largest)
     read = read * shrink[:, None] + tl.dot(weights, x, input_precision=PRECISION)
@@ -85,14 +85,14 @@ def carry(
     n, here = tl.program_id(1).to(tl.int64), tl.arange(0, BLOCK)
     q, k, x, carried = q + n * n_pos * d, k + n * n_pos * d, x + n * n_pos * dv, carried + n * n_pos * dv
     rows = (first + tl.program_id(0)) * BLOCK + here
-    queries = load_rows(q, rows, n_pos, d, D)
+    queries = _load_rows(q, rows, n_pos, d, D)
     read = tl.zeros((BLOCK, DV), tl.float32)
     high, sums = tl.full((BLOCK,), float("-inf"), tl.float32), tl.zeros((BLOCK,), tl.float32)
     for j in range(0, first):
         keys = j * BLOCK + here
-        own_k, own_x = load_rows(k, keys, n_pos, d, D), load_rows(x, keys, n_pos, dv, DV)
-        sums, high, read = read_block(queries, own_k, own_x, rows, keys, n_pos, scale, sums, high, read, PRECISION)
-    store_rows(carried, read, rows, n_pos, dv, DV)
+        own_k, own_x = _load_rows(k, keys, n_pos, d, D), _load_rows(x, keys, n_pos, dv, DV)
+        sums, high, read = _read_block(queries, own_k, own_x, rows, keys, n_pos, scale, sums, high, read, PRECISION)
+    _store_rows(carried, read, rows, n_pos, dv, DV)
     tl.store(largest + n * n_pos + rows, high, mask=rows < n_pos)
     tl.store(total + n * n_pos + rows, sums, mask=rows < n_pos)
 
@@ -110,20 +110,20 @@ def solve(
     largest, total = largest + n * n_pos, total + n * n_pos
     for i in range(first, last):
         rows = i * BLOCK + here
-        queries = load_rows(q, rows, n_pos, d, D)
-        read = load_rows(carried, rows, n_pos, dv, DV)
+        queries = _load_rows(q, rows, n_pos, d, D)
+        read = _load_rows(carried, rows, n_pos, dv, DV)
         high = tl.load(largest + rows, mask=rows < n_pos, other=float("-inf"))
         sums = tl.load(total + rows, mask=rows < n_pos, other=0.0)
         for j in range(first, i):
             keys = j * BLOCK + here
-            own_k, own_x = load_rows(k, keys, n_pos, d, D), load_rows(x, keys, n_pos, dv, DV)
-            sums, high, read = read_block(queries, own_k, own_x, rows, keys, n_pos, scale, sums, high, read, PRECISION)
-        scores = masked_scores(queries, load_rows(k, rows, n_pos, d, D), rows, rows, n_pos, scale, PRECISION)
+            own_k, own_x = _load_rows(k, keys, n_pos, d, D), _load_rows(x, keys, n_pos, dv, DV)
+            sums, high, read = _read_block(queries, own_k, own_x, rows, keys, n_pos, scale, sums, high, read, PRECISION)
+        scores = _masked_scores(queries, _load_rows(k, rows, n_pos, d, D), rows, rows, n_pos, scale, PRECISION)
         new_high = tl.maximum(high, tl.max(scores, 1))
         weights, shrink = tl.exp(scores - new_high[:, None]), tl.exp(high - new_high)
         sums = sums * shrink + tl.sum(weights, 1)
         A, read = weights / sums[:, None], read * (shrink / sums)[:, None]
-        own, values = inverse(A, gamma, rest, DIAGONAL, PRECISION, BLOCK, LOG), load_rows(v, rows, n_pos, dv, DV)
+        own, values = _inverse(A, gamma, rest, DIAGONAL, PRECISION, BLOCK, LOG), _load_rows(v, rows, n_pos, dv, DV)
         if EQ5:
             solved = tl.dot(own, values + gamma * read, input_precision=PRECISION)
             out = rest * (read + tl.dot(A, solved, input_precision=PRECISION))
@@ -131,20 +131,20 @@ def solve(
             rhs = read + rest * tl.dot(A, values, input_precision=PRECISION)
             out = tl.dot(own, rhs, input_precision=PRECISION)
             solved = rest * values + gamma * out
-        store_rows(x, solved, rows, n_pos, dv, DV)
-        store_rows(y, out, rows, n_pos, dv, DV)
+        _store_rows(x, solved, rows, n_pos, dv, DV)
+        _store_rows(y, out, rows, n_pos, dv, DV)
         tl.store(lse + rows, new_high + tl.log(sums), mask=rows < n_pos)
         tl.debug_barrier()  # the next block reads this one's X
 
 
 @triton.jit
-def passed_down(q, k, lse, h, rows, keys, n_pos, d, dv, scale, own_k, D: tl.constexpr, DV: tl.constexpr,
+def _passed_down(q, k, lse, h, rows, keys, n_pos, d, dv, scale, own_k, D: tl.constexpr, DV: tl.constexpr,
                 PRECISION: tl.constexpr):  # fmt: skip
     """A_rows,keysᵀ H_rows: what a block of rows passes down to earlier keys."""
     log_sums = tl.load(lse + rows, mask=rows < n_pos, other=float("inf"))
-    scores = masked_scores(load_rows(q, rows, n_pos, d, D), own_k, rows, keys, n_pos, scale, PRECISION)
+    scores = _masked_scores(_load_rows(q, rows, n_pos, d, D), own_k, rows, keys, n_pos, scale, PRECISION)
     A = tl.exp(scores - log_sums[:, None])
-    return tl.dot(tl.trans(A), load_rows(h, rows, n_pos, dv, DV), input_precision=PRECISION)
+    return tl.dot(tl.trans(A), _load_rows(h, rows, n_pos, dv, DV), input_precision=PRECISION)
 
 
 @triton.jit
@@ -157,10 +157,10 @@ def carry_back(
     q, k, lse = q + n * n_pos * d, k + n * n_pos * d, lse + n * n_pos
     h, pending = h + n * n_pos * dv, pending + n * n_pos * dv
     keys = (first + tl.program_id(0)) * BLOCK + here
-    own_k, down = load_rows(k, keys, n_pos, d, D), tl.zeros((BLOCK, DV), tl.float32)
+    own_k, down = _load_rows(k, keys, n_pos, d, D), tl.zeros((BLOCK, DV), tl.float32)
     for j in range(last, n_blocks):
-        down += passed_down(q, k, lse, h, j * BLOCK + here, keys, n_pos, d, dv, scale, own_k, D, DV, PRECISION)
-    store_rows(pending, down, keys, n_pos, dv, DV)
+        down += _passed_down(q, k, lse, h, j * BLOCK + here, keys, n_pos, d, dv, scale, own_k, D, DV, PRECISION)
+    _store_rows(pending, down, keys, n_pos, dv, DV)
 
 
 @triton.jit
@@ -176,15 +176,15 @@ def solve_back(
     for step in range(0, last - first):
         i = last - 1 - step
         rows = i * BLOCK + here
-        own_k, down = load_rows(k, rows, n_pos, d, D), load_rows(pending, rows, n_pos, dv, DV)
+        own_k, down = _load_rows(k, rows, n_pos, d, D), _load_rows(pending, rows, n_pos, dv, DV)
         for j in range(i + 1, last):
-            down += passed_down(q, k, lse, h, j * BLOCK + here, rows, n_pos, d, dv, scale, own_k, D, DV, PRECISION)
+            down += _passed_down(q, k, lse, h, j * BLOCK + here, rows, n_pos, d, dv, scale, own_k, D, DV, PRECISION)
         log_sums = tl.load(lse + rows, mask=rows < n_pos, other=float("inf"))
-        scores = masked_scores(load_rows(q, rows, n_pos, d, D), own_k, rows, rows, n_pos, scale, PRECISION)
+        scores = _masked_scores(_load_rows(q, rows, n_pos, d, D), own_k, rows, rows, n_pos, scale, PRECISION)
         A = tl.exp(scores - log_sums[:, None])
         own, grad = (
-            tl.trans(inverse(A, gamma, rest, DIAGONAL, PRECISION, BLOCK, LOG)),
-            load_rows(dy, rows, n_pos, dv, DV),
+            tl.trans(_inverse(A, gamma, rest, DIAGONAL, PRECISION, BLOCK, LOG)),
+            _load_rows(dy, rows, n_pos, dv, DV),
         )
         if EQ5:
             rhs = down + rest * tl.dot(tl.trans(A), grad, input_precision=PRECISION)
@@ -193,17 +193,17 @@ def solve_back(
         else:
             left = tl.dot(own, grad + gamma * down, input_precision=PRECISION)
             values = rest * (down + tl.dot(tl.trans(A), left, input_precision=PRECISION))
-        store_rows(h, left, rows, n_pos, dv, DV)
-        store_rows(grad_v, values, rows, n_pos, dv, DV)
+        _store_rows(h, left, rows, n_pos, dv, DV)
+        _store_rows(grad_v, values, rows, n_pos, dv, DV)
         tl.debug_barrier()  # the block before reads this one's H
 
 
 @triton.jit
-def pattern_gradient(
+def _pattern_gradient(
     q, k, h, x, lse, on_diagonal, rows, keys, n_pos, scale, DIAGONAL: tl.constexpr, PRECISION: tl.constexpr
 ):
     """One block of A and of ∂L/∂A, which is H Xᵀ but, without the diagonal inside, on the diagonal."""
-    A = tl.exp(masked_scores(q, k, rows, keys, n_pos, scale, PRECISION) - lse[:, None])
+    A = tl.exp(_masked_scores(q, k, rows, keys, n_pos, scale, PRECISION) - lse[:, None])
     grad = tl.dot(h, tl.trans(x), input_precision=PRECISION)
     if not DIAGONAL:
         grad = tl.where(rows[:, None] == keys[None, :], on_diagonal[:, None], grad)
@@ -226,13 +226,13 @@ def query_gradient(
     inside, at = rows < n_pos, n * n_pos + rows
     log_sums = tl.load(lse + at, mask=inside, other=float("inf"))
     less, diagonal = tl.load(delta + at, mask=inside, other=0.0), tl.load(on_diagonal + at, mask=inside, other=0.0)
-    queries, left = load_rows(q, rows, n_pos, d, D), load_rows(h, rows, n_pos, dv, DV)
+    queries, left = _load_rows(q, rows, n_pos, d, D), _load_rows(h, rows, n_pos, dv, DV)
     if DIAGONAL:
         less = tl.zeros((BLOCK,), tl.float32)
         for j in range(0, i + 1):
             keys = j * BLOCK + here
-            own_k, own_x = load_rows(k, keys, n_pos, d, D), load_rows(x, keys, n_pos, dv, DV)
-            A, grad = pattern_gradient(
+            own_k, own_x = _load_rows(k, keys, n_pos, d, D), _load_rows(x, keys, n_pos, dv, DV)
+            A, grad = _pattern_gradient(
                 queries, own_k, left, own_x, log_sums, diagonal, rows, keys, n_pos, scale, DIAGONAL, PRECISION
             )
             less += tl.sum(A * grad, 1)
@@ -240,12 +240,12 @@ def query_gradient(
     result = tl.zeros((BLOCK, D), tl.float32)
     for j in range(0, i + 1):
         keys = j * BLOCK + here
-        own_k, own_x = load_rows(k, keys, n_pos, d, D), load_rows(x, keys, n_pos, dv, DV)
-        A, grad = pattern_gradient(
+        own_k, own_x = _load_rows(k, keys, n_pos, d, D), _load_rows(x, keys, n_pos, dv, DV)
+        A, grad = _pattern_gradient(
             queries, own_k, left, own_x, log_sums, diagonal, rows, keys, n_pos, scale, DIAGONAL, PRECISION
         )
         result += tl.dot(A * (grad - less[:, None]), own_k, input_precision=PRECISION)
-    store_rows(grad_q + n * n_pos * d, result * scale, rows, n_pos, d, D)
+    _store_rows(grad_q + n * n_pos * d, result * scale, rows, n_pos, d, D)
 
 
 @triton.jit
@@ -257,17 +257,17 @@ def key_gradient(
     j, n, here = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.arange(0, BLOCK)
     q, k, x, h = q + n * n_pos * d, k + n * n_pos * d, x + n * n_pos * dv, h + n * n_pos * dv
     keys = j * BLOCK + here
-    own_k, own_x = load_rows(k, keys, n_pos, d, D), load_rows(x, keys, n_pos, dv, DV)
+    own_k, own_x = _load_rows(k, keys, n_pos, d, D), _load_rows(x, keys, n_pos, dv, DV)
     result = tl.zeros((BLOCK, D), tl.float32)
     for i in range(j, n_blocks):
         rows = i * BLOCK + here
         inside, at = rows < n_pos, n * n_pos + rows
         log_sums = tl.load(lse + at, mask=inside, other=float("inf"))
         less, diagonal = tl.load(delta + at, mask=inside, other=0.0), tl.load(on_diagonal + at, mask=inside, other=0.0)
-        queries, left = load_rows(q, rows, n_pos, d, D), load_rows(h, rows, n_pos, dv, DV)
-        A, grad = pattern_gradient(
+        queries, left = _load_rows(q, rows, n_pos, d, D), _load_rows(h, rows, n_pos, dv, DV)
+        A, grad = _pattern_gradient(
             queries, own_k, left, own_x, log_sums, diagonal, rows, keys, n_pos, scale, DIAGONAL, PRECISION
         )
         changed = A * (grad - less[:, None])
         result += tl.dot(tl.trans(changed), queries, input_precision=PRECISION)
-    store_rows(grad_k + n * n_pos * d, result * scale, keys, n_pos, d, D)
+    _store_rows(grad_k + n * n_pos * d, result * scale, keys, n_pos, d, D)

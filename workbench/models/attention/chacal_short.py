@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.models.attention.chacal_shape import Shape, spans
+from workbench.models.attention.chacal_rows import Shape, spans, system
 
 
 def outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
@@ -31,19 +31,19 @@ def outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Tensor, Tens
         carried = A[:, :, :start] @ read[:, :start] if start else None
         if eq5:
             rhs = values if carried is None else torch.add(values, carried, alpha=gamma)
-            own = solve(inner, rhs, shape, in_place=carried is not None)
-            y = (inner @ own if carried is None else torch.baddbmm(carried, inner, own)).mul_(1 - gamma)
+            solved = _solve(inner, rhs, shape, in_place=carried is not None)
+            y = (inner @ solved if carried is None else torch.baddbmm(carried, inner, solved)).mul_(1 - gamma)
         else:
             rhs = inner @ values if carried is None else torch.baddbmm(carried, inner, values)
-            y = solve(inner, rhs, shape, in_place=True).mul_(1 - gamma)
-            own = torch.add(values, y, alpha=gamma / (1 - gamma))
+            y = _solve(inner, rhs, shape, in_place=True).mul_(1 - gamma)
+            solved = torch.add(values, y, alpha=gamma / (1 - gamma))
         patterns.append(A)
         ys.append(y)
         if len(blocks) == 1:
-            read = own
+            read = solved
         else:
-            read[:, start:end] = own
-    return joined(ys), read, whole(patterns, n_pos)
+            read[:, start:end] = solved
+    return _joined(ys), read, _whole(patterns, n_pos)
 
 
 def gradients(
@@ -62,9 +62,9 @@ def gradients(
         torch.ops.aten._softmax_backward_data.out(dA, rows, -1, A.dtype, grad_input=dA).mul_(scale)
         dqs.append(dA @ k[:, :end])
         changes.append(dA)
-    dS = whole(changes, n_pos)
+    dS = _whole(changes, n_pos)
     dks = [dS[:, start:, start:end].mT @ q[:, start:] for start, end in blocks]
-    return joined(dqs), joined(dks), dv
+    return _joined(dqs), _joined(dks), dv
 
 
 def _solve_back(
@@ -82,53 +82,46 @@ def _solve_back(
         inner, below = A[:, start:end, start:end], A[:, end:, start:end]
         own, later = grad[:, start:end], grad[:, end:]
         if shape.form == "eq5":
-            G = solve_transposed(inner, A[:, start:, start:end].mT @ grad[:, start:], shape, in_place=True)
+            rhs = A[:, start:, start:end].mT @ grad[:, start:]
+            G = _solve(inner, rhs, shape, transposed=True, in_place=True)
             own.add_(G, alpha=gamma)
             dvs.insert(0, G)
         else:
             down = below.mT @ later if later.numel() else None
-            own.copy_(solve_transposed(inner, own if down is None else torch.add(own, down, alpha=gamma), shape))
+            rhs = own if down is None else torch.add(own, down, alpha=gamma)
+            own.copy_(_solve(inner, rhs, shape, transposed=True))
             dvs.insert(0, inner.mT @ own if down is None else torch.baddbmm(down, inner.mT, own))
-    return grad, joined(dvs), (grad * v).sum(-1) if on_diagonal is None else on_diagonal
+    return grad, _joined(dvs), (grad * v).sum(-1) if on_diagonal is None else on_diagonal
 
 
-def joined(blocks: Sequence[Float[Tensor, "n rows d"]]) -> Float[Tensor, "n pos d"]:
+def _joined(blocks: Sequence[Float[Tensor, "n rows d"]]) -> Float[Tensor, "n pos d"]:
     return blocks[0] if len(blocks) == 1 else torch.cat(list(blocks), 1)
 
 
-def whole(rows: Sequence[Float[Tensor, "n rows keys"]], n_pos: int) -> Float[Tensor, "n pos pos"]:
+def _whole(rows: Sequence[Float[Tensor, "n rows keys"]], n_pos: int) -> Float[Tensor, "n pos pos"]:
     """The rows of all blocks as one matrix; what is above the blocks' own keys is not set."""
     if len(rows) == 1:
         return rows[0]
     matrix = rows[0].new_empty(len(rows[0]), n_pos, n_pos)
-    for own in rows:
-        end = own.shape[2]
-        matrix[:, end - own.shape[1] : end, :end] = own
+    for block in rows:
+        end = block.shape[2]
+        matrix[:, end - block.shape[1] : end, :end] = block
     return matrix
 
 
-def system(inner: Tensor, shape: Shape) -> Tensor:
-    """I − γ A_s of one block; without the diagonal inside, that of the result is not 1 and is not read."""
-    matrix = inner * -shape.gamma
-    if shape.diagonal:
-        matrix.diagonal(dim1=1, dim2=2).add_(1)
-    return matrix
-
-
-def solve(inner: Tensor, rhs: Tensor, shape: Shape, *, in_place: bool = False) -> Tensor:
-    """X with (I − γ A_s) X = rhs, by way of Xᵀ (I − γ A_s)ᵀ = rhsᵀ; `in_place` where rhs is not needed any more.
+def _solve(inner: Tensor, rhs: Tensor, shape: Shape, *, transposed: bool = False, in_place: bool = False) -> Tensor:
+    """X with (I − γ A_s) X = rhs, by way of Xᵀ (I − γ A_s)ᵀ = rhsᵀ; `transposed`, with A_sᵀ in place of A_s.
 
     The solver wants its matrices column by column, and the columns of rhsᵀ are the rows of rhs: nothing is moved.
+    `in_place` is for where rhs is not needed any more.
     """
-    return _solved(system(inner, shape).mT, rhs, shape, in_place, upper=True)
-
-
-def solve_transposed(inner: Tensor, rhs: Tensor, shape: Shape, *, in_place: bool = False) -> Tensor:
-    """X with (I − γ A_sᵀ) X = rhs, by way of Xᵀ (I − γ A_s) = rhsᵀ."""
-    return _solved(system(inner, shape), rhs, shape, in_place, upper=False)
-
-
-def _solved(matrix: Tensor, rhs: Tensor, shape: Shape, in_place: bool, *, upper: bool) -> Tensor:
-    columns, ones = rhs.mT, not shape.diagonal
+    matrix, columns = system(inner, shape), rhs.mT
     out = columns if in_place and not torch.compiler.is_compiling() else None  # it cannot trace one that is transposed
-    return torch.linalg.solve_triangular(matrix, columns, upper=upper, left=False, unitriangular=ones, out=out).mT
+    return torch.linalg.solve_triangular(
+        matrix if transposed else matrix.mT,
+        columns,
+        upper=not transposed,
+        left=False,
+        unitriangular=not shape.diagonal,
+        out=out,
+    ).mT

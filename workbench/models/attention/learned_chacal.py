@@ -52,11 +52,11 @@ class LearnedChacalAttention(ChacalAttention):
         self.theta = nn.Parameter(torch.tensor([math.log(gamma / (1 - gamma)) for gamma in gammas]))
 
     @classmethod
-    def for_model(cls, n_ctx: int, n_heads: int, **settings: Any) -> Self:
-        layer = cls(n_heads, **settings)
-        given = layer.settings.gammas
-        if given is not None and len(given) not in (1, n_heads):
-            raise ValueError(f"gammas has {len(given)} numbers, and the layer {n_heads} heads")
+    def for_model(cls, n_ctx: int, n_heads: int | None = None, **settings: Any) -> Self:
+        layer = cls(n_heads or 1, **settings)
+        gammas = layer.settings.gammas
+        if n_heads and gammas is not None and len(gammas) not in (1, n_heads):
+            raise ValueError(f"gammas has {len(gammas)} numbers, and the layer {n_heads} heads")
         return layer
 
     @property
@@ -92,7 +92,9 @@ class LearnedChacalAttention(ChacalAttention):
         if len(self.theta) == 1:
             return learned_blocks(q, k, v, self.gammas[0], diagonal=self.settings.diagonal)
         heads = zip(*(x.split(1, dim=1) for x in (q, k, v)), self.gammas, strict=True)
-        return torch.cat([learned_blocks(*one, diagonal=self.settings.diagonal) for one in heads], dim=1)
+        return torch.cat(
+            [learned_blocks(*qkv_and_gamma, diagonal=self.settings.diagonal) for qkv_and_gamma in heads], dim=1
+        )
 
     def _whole(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """`read` of `pattern`, without the look at the pattern that `vmap` does not allow."""

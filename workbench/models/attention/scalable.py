@@ -54,14 +54,10 @@ class ScalableAttention(StandardAttention):
         return {**settings, "s": round(1 / math.log(max(task.median_training_length(), 2)), DIGITS)}
 
     @classmethod
-    def for_model(cls, n_ctx: int, n_heads: int, **settings: Any) -> Self:
+    def for_model(cls, n_ctx: int, n_heads: int | None = None, **settings: Any) -> Self:
         if settings.get("s") is None:
             settings["s"] = 1 / math.log(max(n_ctx / 2, 2.0))
-        return cls(n_heads, **settings)
-
-    @classmethod
-    def for_context(cls, n_ctx: int, **settings: Any) -> Self:
-        return cls.for_model(n_ctx, 1, **settings)
+        return cls(n_heads or 1, **settings)
 
     def scale_queries(self, q: Tensor, k: Tensor, at: Tensor | None = None) -> Tensor:
         return temper(q, self.s.unsqueeze(-1), base.query_positions(q, k, at) + 1)

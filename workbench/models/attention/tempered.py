@@ -111,7 +111,7 @@ class Tempered(base.Attention):
         return round(1 / math.log(max(n, 2)), DIGITS)
 
     @classmethod
-    def for_context(cls, n_ctx: int, **settings: Any) -> Self:
+    def for_model(cls, n_ctx: int, n_heads: int | None = None, **settings: Any) -> Self:
         if settings.get("beta") is None:
             settings["beta"] = 1 / math.log(max(n_ctx / 2, 2.0))
         return cls(**settings)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -31,7 +31,7 @@ from transformers.utils import output_capturing
 
 from workbench.models.attention import ATTENTION, Attention
 from workbench.models.config import attention_per_layer
-from workbench.models.pretrained.cache import grown, keep, remembered, watch, without_cache
+from workbench.models.pretrained.cache import keep, remembered, watch, without_cache
 from workbench.models.pretrained.padding import Packing, packing
 
 PER_LAYER = "workbench"
@@ -53,7 +53,7 @@ def register() -> None:
     Without the second, Transformers would make no causal mask at all, and say nothing.
     """
     for name in (PER_LAYER, *(name for name in ATTENTION if name != "standard")):
-        AttentionInterface.register(name, partial(attend, name))
+        AttentionInterface.register(name, partial(_attend, name))
         AttentionMaskInterface.register(name, sdpa_mask)
 
 
@@ -77,13 +77,13 @@ def set_attention(model: PreTrainedModel, attention: Any, layers: Iterable[int] 
     n_layers = config.num_hidden_layers
     each = list(attention_per_layer(attention, n_layers if layers is None else 1))
     if layers is not None:
-        chosen, now = list(layers), [layer_settings(config, i) for i in range(n_layers)]
+        chosen, now = list(layers), [_layer_settings(config, i) for i in range(n_layers)]
         wrong = [i for i in chosen if not 0 <= i < n_layers]
         if wrong:
             raise ValueError(f"there is no layer {wrong[0]}; the model's layers are 0 to {n_layers - 1}")
         each = [each[0] if i in chosen else now[i] for i in range(n_layers)]
     for i, settings in enumerate(each):
-        check_fits(settings, config, i)
+        _check_fits(settings, config, i)
     if not model._can_set_attn_implementation():
         raise ValueError(
             f"the attention of {type(model).__name__} cannot be exchanged: it does not go through Transformers' "
@@ -97,10 +97,10 @@ def set_attention(model: PreTrainedModel, attention: Any, layers: Iterable[int] 
 def attention_of(model: PreTrainedModel) -> tuple[Attention, ...]:
     """The attention variant of each layer, first layer first; `standard` where it is the model's own."""
     config = model.config.get_text_config(decoder=True)
-    return tuple(made(layer_settings(config, i), config) for i in range(config.num_hidden_layers))
+    return tuple(_variant(_layer_settings(config, i), config) for i in range(config.num_hidden_layers))
 
 
-def layer_settings(config: Any, layer: int) -> dict[str, Any]:
+def _layer_settings(config: Any, layer: int) -> dict[str, Any]:
     """The variant of one layer and its settings, as a model's config has them."""
     name = config._attn_implementation
     if name == PER_LAYER:
@@ -113,36 +113,30 @@ def layer_settings(config: Any, layer: int) -> dict[str, Any]:
     return attention_per_layer(name if name in ATTENTION else "standard", 1)[0]
 
 
-def made(settings: dict[str, Any], config: Any) -> Attention:
+def _variant(settings: dict[str, Any], config: Any) -> Attention:
     """The variant of these settings for a model's context. Raises ValueError if they do not exist."""
     rest = dict(attention_per_layer(settings, 1)[0])
-    kind = ATTENTION[rest.pop("variant")]
-    return _made(
-        cast(Any, kind), int(getattr(config, "max_position_embeddings", None) or 2048), json.dumps(rest, sort_keys=True)
-    )
+    kind: Any = ATTENTION[rest.pop("variant")]
+    n_ctx = int(getattr(config, "max_position_embeddings", None) or 2048)
+    return _cached_variant(kind, n_ctx, json.dumps(rest, sort_keys=True))
 
 
 @lru_cache(maxsize=1024)
-def _made(kind: type[Attention], n_ctx: int, settings: str) -> Attention:
-    return kind.for_context(n_ctx, **json.loads(settings)).requires_grad_(False)
+def _cached_variant(kind: type[Attention], n_ctx: int, settings: str) -> Attention:
+    return kind.for_model(n_ctx, **json.loads(settings)).requires_grad_(False)
 
 
-def kind_of_layer(config: Any, layer: int) -> str:
-    """What a layer is, in Transformers' words: `full_attention`, `sliding_attention`, `linear_attention`, …"""
-    kinds = getattr(config, "layer_types", None)
-    if kinds is None:
-        return "full_attention" if getattr(config, "sliding_window", None) is None else "sliding_attention"
-    return str(kinds[layer])
-
-
-def check_fits(settings: dict[str, Any], config: Any, layer: int) -> None:
+def _check_fits(settings: dict[str, Any], config: Any, layer: int) -> None:
     """Raise ValueError if a layer cannot have the variant of these settings, as far as the model's config tells."""
     if settings["variant"] == "standard":
         return
-    check_variant(made(settings, config))
+    _check_variant(_variant(settings, config))
     if getattr(config, "attn_logit_softcapping", None) is not None:
         raise ValueError(f"this model's layers have capped scores, which {settings['variant']} attention has not")
-    kind = kind_of_layer(config, layer)
+    # What the layer is, in Transformers' words: `full_attention`, `sliding_attention`, `linear_attention`, …
+    default = "full_attention" if getattr(config, "sliding_window", None) is None else "sliding_attention"
+    kinds = getattr(config, "layer_types", None)
+    kind = default if kinds is None else str(kinds[layer])
     if kind != "full_attention":
         words = "a sliding window" if "sliding" in kind or "chunked" in kind else f"no full attention, but {kind}"
         raise ValueError(
@@ -151,7 +145,7 @@ def check_fits(settings: dict[str, Any], config: Any, layer: int) -> None:
         )
 
 
-def check_variant(variant: Attention) -> None:
+def _check_variant(variant: Attention) -> None:
     """Raise ValueError if a variant needs the tokens, which an attention function does not see."""
     if variant.input_lengths(torch.zeros(1, 1, dtype=torch.long)) is not None:
         raise ValueError(
@@ -160,7 +154,7 @@ def check_variant(variant: Attention) -> None:
         )
 
 
-def attend(
+def _attend(
     implementation: str,
     module: nn.Module,
     query: Float[Tensor, "batch head query d_head"],
@@ -186,17 +180,17 @@ def attend(
     Raises:
         ValueError: if the layer does what no variant can (see this module's docstring).
     """
-    variant = variant_of(module, implementation)
+    variant = _variant_of(module, implementation)
     if variant.name == "standard":
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **more
         )
-    check_layer(module, variant, dropout, more)
+    _check_layer(module, variant, dropout, more)
     query = query if scaling is None else query * (scaling * query.shape[-1] ** 0.5)
     heads_per_group = query.shape[1] // key.shape[1]
     keys, values = (x.repeat_interleave(heads_per_group, dim=1) if heads_per_group > 1 else x for x in (key, value))
     packed = packing(attention_mask, len(query), query.shape[2], key.shape[2])
-    z = read_new(variant, (query, keys, values), packed, module, value)
+    z = _read_new(variant, (query, keys, values), packed, module, value)
     return z.transpose(1, 2).contiguous(), None
 
 
@@ -214,20 +208,20 @@ def lend(model: PreTrainedModel, variants: Mapping[int, Attention] | None) -> No
                 module.__dict__[LENT] = variants[int(module.layer_idx)]  # type: ignore[arg-type]
 
 
-def variant_of(module: nn.Module, implementation: str) -> Attention:
+def _variant_of(module: nn.Module, implementation: str) -> Attention:
     """The variant of an attention module under an attention implementation."""
     if LENT in module.__dict__:
         lent: Attention = module.__dict__[LENT]
         return lent
     config: Any = module.config
     if implementation != PER_LAYER:
-        return made({"variant": implementation}, config)
-    return made(layer_settings(config, int(module.layer_idx)), config)  # type: ignore[arg-type]
+        return _variant({"variant": implementation}, config)
+    return _variant(_layer_settings(config, int(module.layer_idx)), config)  # type: ignore[arg-type]
 
 
-def check_layer(module: nn.Module, variant: Attention, dropout: float, more: dict[str, Any]) -> None:
+def _check_layer(module: nn.Module, variant: Attention, dropout: float, more: dict[str, Any]) -> None:
     """Raise ValueError if a layer's attention does what the variant cannot."""
-    check_variant(variant)
+    _check_variant(variant)
     layer = f"layer {module.layer_idx} of this model"
     if "attentions" in (output_capturing._active_collector.get() or ()):
         raise ValueError(
@@ -252,7 +246,7 @@ def check_layer(module: nn.Module, variant: Attention, dropout: float, more: dic
 Heads = Float[Tensor, "batch head pos d_head"]
 
 
-def read_new(
+def _read_new(
     variant: Attention, qkv: tuple[Heads, Heads, Heads], packed: Packing | None, module: nn.Module, cached: Tensor
 ) -> Heads:
     """What the queries read, and beside the cache what their positions leave for later ones.
@@ -271,27 +265,29 @@ def read_new(
     q, k, v = qkv
     n_old = k.shape[2] - q.shape[2]
     if variant.takes_one_step:  # it keeps the values alone, which are in the cache
-        return mix(variant, q, k, v, packed) if not n_old else extend(variant, qkv, v.clone(), packed)[0]
+        return _mix(variant, q, k, v, packed) if not n_old else _extend(variant, qkv, v.clone(), packed)[0]
     trains = torch.is_grad_enabled() and any(x.requires_grad for x in qkv)
     if not n_old and (trains or without_cache(module)):
         keep(module, cached, None)
-        return mix(variant, q, k, v, packed)
+        return _mix(variant, q, k, v, packed)
     if trains:
         raise ValueError(f"{variant.name} attention goes on from a cache without gradients: use torch.no_grad()")
-    memory = grown(remembered(module, n_old), q, variant.memory_width(v.shape[-1]))
-    z, memory = extend(variant, qkv, memory, packed)
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    room = q.new_zeros(*q.shape[:-1], variant.memory_width(v.shape[-1]), dtype=dtype)  # [batch, head, new, d_memory]
+    earlier = remembered(module, n_old)
+    z, memory = _extend(variant, qkv, room if earlier is None else torch.cat([earlier, room], dim=-2), packed)
     keep(module, cached, memory)
     return z
 
 
-def mix(variant: Attention, q: Heads, k: Heads, v: Heads, packed: Packing | None) -> Heads:
+def _mix(variant: Attention, q: Heads, k: Heads, v: Heads, packed: Packing | None) -> Heads:
     """What all positions read, padding moved behind the tokens and back."""
     if packed is None:
         return variant.mix(q, k, v)
     return packed.unpack(variant.mix(packed.pack(q), packed.pack(k), packed.pack(v)))
 
 
-def extend(
+def _extend(
     variant: Attention, qkv: tuple[Heads, Heads, Heads], memory: Tensor, packed: Packing | None
 ) -> tuple[Heads, Tensor]:
     """What the last positions read, and the memory of all positions with their rows written."""
@@ -306,8 +302,8 @@ def extend(
     rows = []
     for end in range(n_key - n_new + 1, n_key + 1):  # padded sequences differ in length: they go on by one token
         until = packed.until(end)
-        own, packed_memory = slice(end - 1, end), until.pack(memory[:, :, :end])
+        here, packed_memory = slice(end - 1, end), until.pack(memory[:, :, :end])
         query = q[:, :, end - 1 - n_key + n_new : end - n_key + n_new]
-        rows.append(variant.extend(query, until.pack(k[:, :, :end]), v[:, :, own], packed_memory, until.place[:, -1]))
+        rows.append(variant.extend(query, until.pack(k[:, :, :end]), v[:, :, here], packed_memory, until.place[:, -1]))
         memory = torch.cat([until.unpack(packed_memory), memory[:, :, end:]], dim=2)
     return torch.cat(rows, dim=2), memory

@@ -11,7 +11,6 @@ import threading
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -28,16 +27,16 @@ class _Present(threading.local):
     """
 
     def __init__(self) -> None:
-        self.layers: WeakKeyDictionary[nn.Module, ReferenceType[MemoryLayer]] = WeakKeyDictionary()
+        self.layers: WeakKeyDictionary[nn.Module, ReferenceType[_MemoryLayer]] = WeakKeyDictionary()
 
-    def see(self, module: nn.Module, layer: MemoryLayer | None) -> None:
+    def see(self, module: nn.Module, layer: _MemoryLayer | None) -> None:
         self.layers.pop(module, None)
         if layer is not None:
             self.layers[module] = ref(layer)
 
-    def layer(self, module: nn.Module) -> MemoryLayer | None:
-        found = self.layers.get(module)
-        return None if found is None else found()
+    def layer(self, module: nn.Module) -> _MemoryLayer | None:
+        reference = self.layers.get(module)
+        return None if reference is None else reference()
 
 
 _PRESENT = _Present()
@@ -45,7 +44,7 @@ _FIRST = WeakTensorKeyDictionary()
 """The values that a module's first call left in a cache, which was not seen yet -> what the variant kept of them."""
 
 
-class MemoryLayer(DynamicLayer):
+class _MemoryLayer(DynamicLayer):
     """A layer of a `DynamicCache` with the variant's memory of the same positions.
 
     Attributes:
@@ -102,10 +101,10 @@ def remembered(module: nn.Module, n_old: int) -> Float[Tensor, "batch head old d
     layer = _PRESENT.layer(module)
     memory = None if layer is None else layer.memory
     if memory is None or memory.shape[-2] != n_old:
-        kept = 0 if memory is None else memory.shape[-2]
+        n_kept = 0 if memory is None else memory.shape[-2]
         raise ValueError(
             f"layer {getattr(module, 'layer_idx', '?')} goes on from {n_old} cached tokens, and its attention variant "
-            f"kept what it needs of {kept}: the cache must be a DynamicCache that this model itself has filled, with "
+            f"kept what it needs of {n_kept}: the cache must be a DynamicCache that this model itself has filled, with "
             "this attention and without gradients (torch.no_grad())"
         )
     return memory
@@ -152,20 +151,13 @@ def _see_cache(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any])
     _PRESENT.see(module, None if cache is None else _with_memory(cache, int(index)))
 
 
-def _with_memory(cache: Cache, index: int) -> MemoryLayer | None:
+def _with_memory(cache: Cache, index: int) -> _MemoryLayer | None:
     """The cache's layer, made one with a memory; None for a kind of cache that cannot have one."""
     if cache.layer_class_to_replicate is not None:
         while len(cache.layers) <= index:
             cache.layers.append(cache.layer_class_to_replicate())
     layer: Any = cache.layers[index]
     if type(layer) is DynamicLayer:
-        layer.__class__ = MemoryLayer
+        layer.__class__ = _MemoryLayer
         setattr(layer, "memory", None if layer.values is None else _FIRST.pop(layer.values, None))  # noqa: B010
-    return layer if isinstance(layer, MemoryLayer) else None
-
-
-def grown(memory: Tensor | None, new: Float[Tensor, "batch head new d"], width: int) -> Tensor:
-    """The memory with room for new positions: zeros, in float32 or better."""
-    dtype = torch.promote_types(new.dtype, torch.float32)
-    room = new.new_zeros(*new.shape[:-1], width, dtype=dtype)
-    return room if memory is None else torch.cat([memory, room], dim=-2)
+    return layer if isinstance(layer, _MemoryLayer) else None

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from workbench.models.own_model import LONGEST_PROBE, check_numbers, probe_tokens
+from workbench.models.facts import LONGEST_PROBE, agree, check_numbers, probe_tokens
 from workbench.models.pretrained.attention_functions import FIELD
 from workbench.util.messages import brief
 
@@ -44,13 +44,9 @@ def random_tokens(model: PreTrainedModel) -> Tokens:
     return probe_tokens(n_tokens(model), n_ctx, model.device)
 
 
-def tolerance(logits: Logits) -> float:
-    """How far logits that are computed in two ways may be apart.
-
-    Norms, rotations and softmax compute in float32 in most models, whatever type their weights have.
-    """
-    eps = max(torch.finfo(dtype).eps for dtype in (logits.dtype, torch.float32))
-    return float(logits.abs().max()) * eps**0.5
+def _rounded_in(logits: Logits) -> torch.dtype:
+    """The type whose rounding counts: most models compute norms, rotations and softmax in float32 at best."""
+    return torch.float32 if logits.dtype == torch.float64 else logits.dtype
 
 
 def checked_logits(model: PreTrainedModel, tokens: Tokens, name: str) -> Logits:
@@ -64,13 +60,13 @@ def checked_logits(model: PreTrainedModel, tokens: Tokens, name: str) -> Logits:
         check_numbers(model)
     except ValueError as error:
         raise ValueError(f"{name} is damaged: {error}") from None
-    other = torch.cat([tokens[:1, :-1], (tokens[:1, -1:] + 1) % n_tokens(model)], dim=1)
+    last_changed = torch.cat([tokens[:1, :-1], (tokens[:1, -1:] + 1) % n_tokens(model)], dim=1)
     with foreign(f"{name} cannot be run"):
-        logits, changed = model(torch.cat([tokens, other]), use_cache=False).logits.split([len(tokens), 1])
+        logits, changed = model(torch.cat([tokens, last_changed]), use_cache=False).logits.split([len(tokens), 1])
     if not logits.isfinite().all():
         dtype = str(logits.dtype).removeprefix("torch.")
         raise ValueError(f"{name} gives out logits that are NaN or infinite in {dtype}, with weights that are neither")
-    if ((changed - logits[:1])[:, :-1].abs() > tolerance(logits)).any():
+    if not agree(changed[:, :-1], logits[:1, :-1], _rounded_in(logits)):
         raise ValueError(f"{name} is not causal: a token changes the logits of those before it; {HIDDEN_STATES}")
     return logits
 
@@ -82,9 +78,9 @@ def no_bridge(model: PreTrainedModel, name: str) -> str:
     """
     config, common = model.config, {*PreTrainedConfig().to_dict(), FIELD}
     usual, kind = type(config)().to_dict(), type(config).__name__
-    own = {field: value for field, value in config.to_dict().items() if field not in common}
-    switched = [f"{field}={x}" for field, x in own.items() if isinstance(x, bool) and x != usual.get(field, x)]
-    strange = [field for field in own if field not in usual]
+    specific = {field: value for field, value in config.to_dict().items() if field not in common}
+    switched = [f"{field}={x}" for field, x in specific.items() if isinstance(x, bool) and x != usual.get(field, x)]
+    strange = [field for field in specific if field not in usual]
     how = f", which has {brief(', '.join(switched), 150)}" if switched else ""
     how += f", whose config has {brief(', '.join(strange), 100)}, unknown to {kind} (take it out)" if strange else ""
     return f"TransformerLens's bridge of {type(model).__name__} does not fit {name}{how}, so that it cannot be opened"
@@ -116,18 +112,17 @@ def check_bridge(hooked: TransformerBridge, tokens: Tokens, expected: Logits, na
     names = {point for block in blocks for point in block}
     with foreign(unfit):
         logits, cache = hooked.run_with_cache(tokens, names_filter=lambda point: point in names)
-    difference = (logits - expected).abs().max()
-    if not difference <= tolerance(expected):
-        raise ValueError(f"{unfit}: its logits differ by {float(difference):.2g}; {HIDDEN_STATES}")
+    if not agree(logits, expected, _rounded_in(expected)):
+        raise ValueError(f"{unfit}: its logits differ by {float((logits - expected).abs().max()):.2g}; {HIDDEN_STATES}")
     for i, block in enumerate(blocks):
-        if not adds_up([cache[point] for point in block if point in cache]):
+        if not _adds_up([cache[point] for point in block if point in cache]):
             raise ValueError(
                 f"{name} is of another family: its layer {i} does not give out its input with what attention and an "
                 f"MLP write added, so that there is no residual stream to read; {HIDDEN_STATES}"
             )
 
 
-def adds_up(parts: list[Tensor]) -> bool:
+def _adds_up(parts: list[Tensor]) -> bool:
     """Whether these are all `PARTS` of a block, and the last is the sum of the others but for rounding."""
     if len(parts) < len(PARTS):
         return False

@@ -62,7 +62,7 @@ def check_folder(name: str, folder: Path) -> None:
         raise ValueError(f"there is no folder {name!r}")
 
 
-def fetch(source: str, file: str, revision: str = "main") -> Path | None:
+def _fetch(source: str, file: str, revision: str = "main") -> Path | None:
     """The path of one of a model's files, in its folder or fetched from the hub; None if it has none.
 
     Raises:
@@ -86,13 +86,13 @@ def check_config(source: str) -> str:
         ValueError: if it is damaged, has more layers than any model, or does not read the weights as they stand.
         OSError: if it cannot be fetched.
     """
-    path = fetch(source, CONFIG)
+    path = _fetch(source, CONFIG)
     assert path is not None  # `check_folder` comes first
-    check_fields(read_object(path, LONGEST))
+    _check_fields(read_object(path, LONGEST))
     return "main" if Path(source).is_dir() else path.parent.name  # a folder of the hub's cache has that name
 
 
-def check_fields(fields: Mapping[str, Any]) -> None:
+def _check_fields(fields: Mapping[str, Any]) -> None:
     """Raise ValueError as `check_config`, for what a config or a part of it holds."""
     for field, value in fields.items():
         if value and field in ELSEWHERE:
@@ -109,15 +109,15 @@ def check_fields(fields: Mapping[str, Any]) -> None:
         if field == "architectures" and not (value is None or isinstance(value, list)):
             raise ValueError(f"{field} is {value!r}, and it is a list of names")
         if isinstance(value, Mapping):
-            check_fields(value)
+            _check_fields(value)
 
 
 def field_with(fields: Mapping[str, Any], value: object) -> str | None:
     """The name of the field that has this value, such as `rope_parameters.rope_type`; None where none has."""
-    for field, own in fields.items():
-        if own == value:
+    for field, entry in fields.items():
+        if entry == value:
             return field
-        if isinstance(own, Mapping) and (inner := field_with(own, value)):
+        if isinstance(entry, Mapping) and (inner := field_with(entry, value)):
             return f"{field}.{inner}"
     return None
 
@@ -129,11 +129,11 @@ def listed_tensors(source: str, revision: str) -> dict[str, tuple[str, tuple[int
         ValueError: if an adapter lies beside the weights, they are not in safetensors files beside the config, a file
             is missing or damaged, or two have the same tensor.
     """
-    if fetch(source, ADAPTER, revision) is not None:
+    if _fetch(source, ADAPTER, revision) is not None:
         raise ValueError(f"an adapter lies beside them ({ADAPTER}), which is not applied here; {MERGE}")
     tensors: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for file in weight_files(source, revision):
-        path = fetch(source, file, revision)
+    for file in _weight_files(source, revision):
+        path = _fetch(source, file, revision)
         if path is None:
             raise ValueError(f"there is no {file}, which is a part of them; get the model anew")
         listed = read_shapes(path)
@@ -143,11 +143,11 @@ def listed_tensors(source: str, revision: str) -> dict[str, tuple[str, tuple[int
     return tensors
 
 
-def weight_files(source: str, revision: str) -> list[str]:
+def _weight_files(source: str, revision: str) -> list[str]:
     """The names of a model's weight files. Raises ValueError as `listed_tensors`."""
-    if fetch(source, SAFE_WEIGHTS_NAME, revision) is not None:
+    if _fetch(source, SAFE_WEIGHTS_NAME, revision) is not None:
         return [SAFE_WEIGHTS_NAME]
-    index = fetch(source, SAFE_WEIGHTS_INDEX_NAME, revision)
+    index = _fetch(source, SAFE_WEIGHTS_INDEX_NAME, revision)
     if index is None:
         raise ValueError(
             f"there is no {SAFE_WEIGHTS_NAME}, and no {SAFE_WEIGHTS_INDEX_NAME} that lists several; load the model by "
@@ -162,16 +162,6 @@ def weight_files(source: str, revision: str) -> list[str]:
         if Path(file).name != file or not file.endswith(".safetensors"):
             raise ValueError(f"{index} names {file!r}, and only files *.safetensors beside it are read")
     return files
-
-
-def _check_floats(model: PreTrainedModel, needed: set[str], types: set[str]) -> None:
-    """Raise ValueError if of these tensors, whose types are no floating-point numbers, the model computes with any."""
-    counts = {buffer for buffer, values in model.named_buffers() if not values.is_floating_point()}
-    if raw := needed - counts:
-        raise ValueError(
-            f"what its files hold of {some(raw)} is of type {', '.join(sorted(types))}: quantized numbers are not "
-            "those that a model computes with; load it by what quantized it, and save it in floating point"
-        )
 
 
 def check_weights(kind: type[PreTrainedModel], tensors: Tensors, name: str, options: dict[str, Any]) -> None:
@@ -189,41 +179,43 @@ def check_weights(kind: type[PreTrainedModel], tensors: Tensors, name: str, opti
     """
     empty = {tensor: torch.empty(shape, device="meta") for tensor, (_, shape) in tensors.items()}
     from_pretrained: Any = kind.from_pretrained  # its types do not say what `output_loading_info` adds
-    compared = {"device_map": "meta", "ignore_mismatched_sizes": True, "output_loading_info": True}
+    how = {"device_map": "meta", "ignore_mismatched_sizes": True, "output_loading_info": True, **options}
 
     def fitted(state: dict[str, torch.Tensor]) -> tuple[PreTrainedModel, dict[str, Any]]:
-        with at_most(max(MOST_PARAMETERS, 4 * len(tensors))):
-            loaded: tuple[PreTrainedModel, dict[str, Any]] = from_pretrained(
-                None, state_dict=state, **compared, **options
-            )
-            return loaded
+        with _at_most(max(MOST_PARAMETERS, 4 * len(tensors))):
+            return from_pretrained(None, state_dict=state, **how)
 
-    model, found = fitted(empty)
-    for tensor, got, want in sorted(found["mismatched_keys"]):
+    model, info = fitted(empty)
+    for tensor, got, want in sorted(info["mismatched_keys"]):
         raise ValueError(f"by its config {tensor} should be {list(want)}, and it is {list(got)}")
-    if missing := found["missing_keys"]:
+    if missing := info["missing_keys"]:
         raise ValueError(
-            f"none of its files holds {some(missing)}, which would be random numbers; get the model anew, or save it "
+            f"none of its files holds {_some(missing)}, which would be random numbers; get the model anew, or save it "
             "by save_pretrained"
         )
     others = {dtype for dtype, _ in tensors.values() if dtype not in FLOATS}
     if others:  # masks and positions of old files, which the model does not take, or quantized weights
         rest = fitted({tensor: x for tensor, x in empty.items() if tensors[tensor][0] in FLOATS})[1]["missing_keys"]
-        _check_floats(model, set(rest), others)
+        counts = {buffer for buffer, values in model.named_buffers() if not values.is_floating_point()}
+        if raw := set(rest) - counts:
+            raise ValueError(
+                f"what its files hold of {_some(raw)} is of type {', '.join(sorted(others))}: quantized numbers are "
+                "not those that a model computes with; load it by what quantized it, and save it in floating point"
+            )
     check_memory(sum(x.numel() * x.element_size() for x in (*model.parameters(), *model.buffers())), "the model")
-    if unexpected := found["unexpected_keys"]:
-        left = f"{name}: left out of its files, as no part of {kind.__name__}: {some(unexpected)}"
+    if unexpected := info["unexpected_keys"]:
+        left = f"{name}: left out of its files, as no part of {kind.__name__}: {_some(unexpected)}"
         warnings.warn(brief(left), Notice, stacklevel=2)
 
 
-def some(names: Collection[str]) -> str:
+def _some(names: Collection[str]) -> str:
     """The first three names, and how many there are beside them."""
     first = ", ".join(sorted(names)[:3])
     return first if len(names) < 4 else f"{first} and {len(names) - 3:,} more"
 
 
 @contextmanager
-def at_most(n: int) -> Iterator[None]:
+def _at_most(n: int) -> Iterator[None]:
     """Within this context, stop this thread by a ValueError once it has made more than `n` parameters."""
     made, thread = 0, get_ident()
 

@@ -104,7 +104,7 @@ def load_causal(
         if hasattr(config, field):
             setattr(config, field, attention_dropout)
     with told(name, "its weights", config.to_dict()):
-        kind, options = what_to_load(config, dtype)
+        kind, options = _what_to_load(config, dtype)
         with shown(False):
             check_weights(kind, listed_tensors(source, revision), name, options)
         with shown(progress):
@@ -114,7 +114,7 @@ def load_causal(
     attention = getattr(model.config.get_text_config(decoder=True), FIELD, None)
     if attention is not None:
         set_attention(model, attention)
-    return Loaded(model, load_tokenizer(source, revision, name), folder.name if folder.is_dir() else name)
+    return Loaded(model, _load_tokenizer(source, revision, name), folder.name if folder.is_dir() else name)
 
 
 def read_config(source: str, name: str) -> tuple[PreTrainedConfig, str]:
@@ -123,13 +123,13 @@ def read_config(source: str, name: str) -> tuple[PreTrainedConfig, str]:
     with told(name, "its config"):
         revision = check_config(source)
         config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
-    check_architecture(config, name)
+    _check_architecture(config, name)
     for part in (config, config.get_text_config(decoder=True)):
         part.return_dict = True  # what a model gives out is read by name
     return config, revision
 
 
-def check_architecture(config: Any, name: str) -> None:
+def _check_architecture(config: Any, name: str) -> None:
     """Raise ValueError unless this is the config of a causal language model."""
     causal = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)
     named = config.architectures or [causal]
@@ -140,19 +140,22 @@ def check_architecture(config: Any, name: str) -> None:
         )
 
 
-def what_to_load(config: PreTrainedConfig, dtype: torch.dtype) -> tuple[type[PreTrainedModel], dict[str, Any]]:
+def _what_to_load(config: PreTrainedConfig, dtype: torch.dtype) -> tuple[type[PreTrainedModel], dict[str, Any]]:
     """The class that a config is of, and the options of its `from_pretrained`.
 
     A config may name an attention or experts that Transformers fetches as code from the hub: only variants of this
     library are taken from it, and all else is computed as Transformers does by default.
     """
     kind = cast(type[PreTrainedModel], MODEL_FOR_CAUSAL_LM_MAPPING[type(config)])
-    text, own = config.get_text_config(decoder=True), config._attn_implementation
-    computed = {"attn_implementation": own if own in ATTENTION else None, "experts_implementation": None}
+    text, implementation = config.get_text_config(decoder=True), config._attn_implementation
+    computed = {
+        "attn_implementation": implementation if implementation in ATTENTION else None,
+        "experts_implementation": None,
+    }
     return kind, {"config": text if type(text) is kind.config_class else config, "dtype": dtype, **computed}
 
 
-def load_tokenizer(source: str, revision: str, name: str) -> PreTrainedTokenizerBase | None:
+def _load_tokenizer(source: str, revision: str, name: str) -> PreTrainedTokenizerBase | None:
     """A model's own tokenizer; None for a folder without one."""
     folder = Path(source)
     if folder.is_dir() and not any((folder / file).is_file() for file in TOKENIZERS):
@@ -193,7 +196,7 @@ def told(name: str, what: str, config: Mapping[str, Any] | None = None) -> Itera
     try:
         yield
     except Exception as error:  # a damaged file may raise anything
-        causes = list(chain(error))
+        causes = list(_chain(error))
         folder = Path(name).expanduser().is_dir()
         if any(isinstance(cause, GatedRepoError) for cause in causes):
             reason = f"{name} is gated: accept its conditions at https://huggingface.co/{name}, then `hf auth login`"
@@ -220,7 +223,7 @@ def told(name: str, what: str, config: Mapping[str, Any] | None = None) -> Itera
         raise ValueError(brief(reason)) from None
 
 
-def chain(error: BaseException | None) -> Iterator[BaseException]:
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
     """An error and all that it came from."""
     while error is not None:
         yield error

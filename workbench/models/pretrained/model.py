@@ -17,19 +17,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from workbench.models.attention import Attention
 from workbench.models.bridged_model import BridgedModel
 from workbench.models.own_model import SeenPattern
+from workbench.models.pretrained import checks
 from workbench.models.pretrained.attention_functions import attention_of
-from workbench.models.pretrained.bridged_attention import HookedPretrained, put_variants
-from workbench.models.pretrained.bridged_texts import around
-from workbench.models.pretrained.checks import (
-    HIDDEN_STATES,
-    check_bridge,
-    check_shape,
-    checked_logits,
-    foreign,
-    n_tokens,
-    no_bridge,
-    random_tokens,
-)
+from workbench.models.pretrained.bridge import HookedPretrained, around, put_variants
 from workbench.models.pretrained.text_file import needed
 from workbench.tasks import Batch, Sequences, Vocabulary, own_sequences
 from workbench.tasks.token_words import vocabulary_of
@@ -63,16 +53,17 @@ class Pretrained(BridgedModel):
         name = name or type(model).__name__
         if type(model).__name__ not in ArchitectureAdapterFactory._adapters:
             raise ValueError(
-                f"TransformerLens has no bridge for {type(model).__name__}, the architecture of {name}; {HIDDEN_STATES}"
+                f"TransformerLens has no bridge for {type(model).__name__}, the architecture of {name}; "
+                f"{checks.HIDDEN_STATES}"
             )
         variants = attention_of(model)
-        check_tokenizer(tokenizer, model, name)
-        bridge = bridged(model.eval(), variants, name)
-        with foreign(f"{name} cannot be opened"):
+        _check_tokenizer(tokenizer, model, name)
+        bridge = _bridged(model.eval(), variants, name)
+        with checks.foreign(f"{name} cannot be opened"):
             super().__init__(bridge)
         self._attention, self.tokenizer = variants, None
         if tokenizer is not None:
-            self.tokenizer = speak(bridge, tokenizer)
+            self.tokenizer = _speak(bridge, tokenizer)
 
     @cached_property
     def attention(self) -> tuple[Attention, ...]:
@@ -139,13 +130,18 @@ class Pretrained(BridgedModel):
         size = self.config.n_ctx if length is None else length
         if not 2 <= size <= self.config.n_ctx:
             raise ValueError(f"pieces have 2 to {self.config.n_ctx} tokens, the model's context, not {size}")
-        cut = [
-            None if some is None else [piece for text in some for piece in self._pieces(text, size)]
-            for some in (texts, training)
+        pieces = [
+            None if group is None else [piece for text in group for piece in self._pieces(text, size)]
+            for group in (texts, training)
         ]
-        assert cut[0] is not None
+        assert pieces[0] is not None
         return own_sequences(
-            cut[0], self.config.d_vocab, training=cut[1], words=self.vocabulary, pad=self.pad, known=self.known_text
+            pieces[0],
+            self.config.d_vocab,
+            training=pieces[1],
+            words=self.vocabulary,
+            pad=self.pad,
+            known=self.known_text,
         )
 
     def _pieces(self, text: str, size: int) -> list[Tensor]:
@@ -164,13 +160,13 @@ class Pretrained(BridgedModel):
     @property
     def pad(self) -> int:
         """The token that fills up shorter sequences: the tokenizer's, else the last one."""
-        own = getattr(self.tokenizer, "pad_token_id", None)
-        return self.config.d_vocab - 1 if own is None else int(own)
+        token = getattr(self.tokenizer, "pad_token_id", None)
+        return self.config.d_vocab - 1 if token is None else int(token)
 
 
-def check_tokenizer(tokenizer: PreTrainedTokenizerBase | None, model: PreTrainedModel, name: str) -> None:
+def _check_tokenizer(tokenizer: PreTrainedTokenizerBase | None, model: PreTrainedModel, name: str) -> None:
     """Raise ValueError if a tokenizer has tokens that a model does not know."""
-    d_vocab = n_tokens(model)
+    d_vocab = checks.n_tokens(model)
     largest = -1 if tokenizer is None else max(tokenizer.get_vocab().values(), default=-1)
     if largest >= d_vocab:
         raise ValueError(
@@ -179,13 +175,13 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase | None, model: PreTrained
         )
 
 
-def speak(bridge: TransformerBridge, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+def _speak(bridge: TransformerBridge, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     """Give a bridge a copy of a tokenizer, which is returned.
 
     TransformerLens itself would add an end of text to a tokenizer without one, under an id that the model does not
     know, and put it before every text. Here nothing is added. What pads is the tokenizer's own padding, else its end of
     text, its unknown token or its beginning of text. Before and after a text is what the tokenizer puts there, as in
-    `Pretrained.tokens` (see `bridged_texts`).
+    `Pretrained.tokens` (see `bridge`).
     """
     tokenizer = copy.deepcopy(tokenizer)
     others = (tokenizer.eos_token, tokenizer.unk_token, tokenizer.bos_token)
@@ -197,17 +193,17 @@ def speak(bridge: TransformerBridge, tokenizer: PreTrainedTokenizerBase) -> PreT
 
 
 @torch.no_grad()
-def bridged(model: PreTrainedModel, variants: Sequence[Attention], name: str) -> HookedPretrained:
+def _bridged(model: PreTrainedModel, variants: Sequence[Attention], name: str) -> HookedPretrained:
     """The bridge around a model, which it takes over. Raises ValueError as `Pretrained`."""
-    tokens = random_tokens(model)
-    expected = checked_logits(model, tokens, name)
+    tokens = checks.random_tokens(model)
+    expected = checks.checked_logits(model, tokens, name)
     model.set_attn_implementation("eager")  # others do not give out the pattern
-    unfit = no_bridge(model, name)
-    with foreign(unfit):
+    unfit = checks.no_bridge(model, name)
+    with checks.foreign(unfit):
         bridge = build_bridge_from_module(
             model, type(model).__name__, hf_config=copy.deepcopy(model.config), model_name=name
         )
-    check_shape(bridge, model, name)
+    checks.check_shape(bridge, model, name)
     hooked = put_variants(bridge.eval(), variants)
-    check_bridge(hooked, tokens, expected, name, unfit)
+    checks.check_bridge(hooked, tokens, expected, name, unfit)
     return hooked

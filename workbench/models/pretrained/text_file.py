@@ -1,18 +1,18 @@
-"""A text file as sequences of a model's tokens, read no further than is needed."""
+"""Text as sequences of a model's tokens: a file, read no further than is needed, and what a person types."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from workbench.tasks import Sequences, own_sequences
+from workbench.tasks import Batch, Sequences, own_sequences
 from workbench.tasks.text_file import read_parts
 
 if TYPE_CHECKING:
@@ -91,14 +91,14 @@ def file_sequences(
     pieces = list(islice(cut(text_tokens(tokenizer, path), length), n + training))
     if len(pieces) < 2:
         total = sum(len(part) for part in text_tokens(tokenizer, path))
-        raise ValueError(too_short(path, total, length))
+        raise ValueError(_too_short(path, total, length))
     others = pieces[n:] or None
     return own_sequences(
         pieces[:n], model.config.d_vocab, training=others, words=model.vocabulary, known=model.known_text
     )
 
 
-def too_short(path: Path, total: int, length: int) -> str:
+def _too_short(path: Path, total: int, length: int) -> str:
     """What is wrong with a text that has fewer than two sequences, and what to do."""
     if not total:
         return f"{path} is empty: there is no text in it"
@@ -107,3 +107,75 @@ def too_short(path: Path, total: int, length: int) -> str:
         f"{path} has {total} tokens, and an interval needs two sequences of {length} at least; "
         f"{advice or 'take a longer text'}"
     )
+
+
+SENTENCES = (
+    "When Mary and John went to the store, John gave a drink to Mary.",
+    "The cat sat on the mat, and then the cat sat on the mat again.",
+    "Paris is the capital of France, and Rome is the capital of Italy.",
+    "One, two, three, four, five, six, seven, eight, nine, ten.",
+    "The keys to the cabinet are on the table near the door.",
+    "She opened the box, took the ring out of the box, and closed the box.",
+    "If it rains tomorrow, we will stay at home and read a book.",
+    "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday.",
+)
+"""What there is to look at before anything is typed."""
+OTHERS = (
+    "The author who wrote the books was known to the editors of the paper.",
+    "A long time ago, in a small village by the sea, there lived an old man.",
+    "He said that he would come, but he did not say when he would come.",
+    "Red, green, blue, red, green, blue, red, green, blue, red.",
+    "The train to London leaves at noon, and the train to Leeds at one.",
+    "To be, or not to be, that is the question.",
+    "They sold the house in the city and bought a farm in the hills.",
+    "Water boils at one hundred degrees and freezes at zero degrees.",
+)
+"""Other sentences, for what has to be trained first, such as a probe."""
+LENGTH, SHOWN = 32, 64  # tokens of a piece of a text file, and how many pieces there are to look at
+
+_models: dict[str, Pretrained] = {}  # path of the sequences -> the model that reads what is typed
+
+
+class TypedText(Sequences):
+    """Sequences to begin with, and whatever a person types, in the words of a model's own tokenizer."""
+
+    summary: ClassVar[str] = "the next token of a text"
+    typed: ClassVar[str] = "Your text"
+
+    @classmethod
+    def of(cls, model: Pretrained, path: str | Path | None = None) -> TypedText:
+        """For a model: the first pieces of a text file, or a few sentences.
+
+        Raises:
+            ValueError: in one line, if the model has no tokenizer, or as `file_sequences`.
+        """
+        needed(model.tokenizer, model.config.module)
+        if path is None:
+            sequences = _of_sentences(model)
+        else:
+            length = min(LENGTH, model.config.n_ctx)
+            sequences = file_sequences(model, path, length=length, n=SHOWN, training=SHOWN)
+        _models[sequences.path] = model
+        return cls(path=sequences.path)
+
+    @property
+    def n_ctx(self) -> int:
+        """The model's context: what is typed may be as long."""
+        return _models[self.path].config.n_ctx
+
+    def parse(self, text: str) -> Batch:
+        """A batch of one typed text. Raises ValueError if it has fewer than two tokens, or more than the context."""
+        return _models[self.path].batch(text)
+
+    def question(self, tokens: Int[Tensor, " pos"]) -> str:
+        return _models[self.path].text(tokens[: int(self.lengths(tokens[None])[0])])
+
+
+def _of_sentences(model: Pretrained) -> Sequences:
+    """The sentences, all cut to one length, so that nothing is padded: a typed text may end in any token."""
+    shown, others = ([model.tokens(sentence) for sentence in group] for group in (SENTENCES, OTHERS))
+    length = min([model.config.n_ctx, *map(len, shown), *map(len, others)])
+    if length < 2:
+        raise ValueError(f"the tokenizer of {model.config.module} makes fewer than 2 tokens of a sentence; give --text")
+    cut = [[ids[:length] for ids in group] for group in (shown, others)]
+    return own_sequences(cut[0], model.config.d_vocab, training=cut[1], words=model.vocabulary, known=model.known_text)

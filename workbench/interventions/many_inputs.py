@@ -1,7 +1,6 @@
-"""Edits of the residual of many examples at once: what every causal test is made of.
+"""Edits of many examples at once: edges are cut, and residuals hold other values. Causal tests are made of these.
 
-An edit puts other values at chosen positions of one hook point, and the rest of the pass runs on what it finds there
-(TransformerLens hooks). Each example has one answer that is tested, and all examples run at once.
+Each example has one answer that is tested, and the rest of the pass runs on what it finds (TransformerLens hooks).
 """
 
 from __future__ import annotations
@@ -16,9 +15,82 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.capture import visit
-from workbench.interventions.edit import Head, Hooks, check_head, in_layers, put
+from workbench.interventions.edit import Head, Hooks, check_head, edited_logits, in_layers, put
 from workbench.models import AnyHooked
-from workbench.models.watched_only import EditReachesNothingError
+from workbench.models.facts import EditReachesNothingError
+from workbench.tasks import Batch
+
+Edge = tuple[int, int, int]
+"""An edge of attention: example, query position, key position."""
+
+
+def cut_edges(
+    model: AnyHooked,
+    batch: Batch,
+    layer: int | None,
+    edges: Sequence[Edge] | Int[Tensor, "edge 3"],
+    *,
+    head: int | None = None,
+    heads: Sequence[Head] | None = None,
+) -> Float[Tensor, "batch pos class"]:
+    """The logits when some queries may not read some keys: these entries of the attention pattern are 0.
+
+    The pattern is edited before the values are read, so that a ChaCAL layer solves the edited graph: every path over
+    the edge is gone.
+
+    Args:
+        model: the hooked model.
+        batch: what to run on.
+        layer: the layer to edit; None for every layer.
+        edges: (example, query, key) of each entry; none leaves the model as it is.
+        head: the head to edit; None for every head.
+        heads: edit these heads (layer, head) only; given in place of `layer` and `head`.
+
+    Raises:
+        ValueError: if there is no such layer, head, example or position, or a key comes after its query.
+    """
+    hooks = cutting(model, batch, layer, edges, head=head, heads=heads)
+    return edited_logits(model, batch.tokens, hooks)
+
+
+def cutting(
+    model: AnyHooked,
+    batch: Batch,
+    layer: int | None,
+    edges: Sequence[Edge] | Int[Tensor, "edge 3"],
+    *,
+    head: int | None = None,
+    heads: Sequence[Head] | None = None,
+) -> Hooks:
+    """The hooks with which `cut_edges` edits the pattern; arguments and errors are the same as there."""
+    assert heads is None or (layer, head) == (None, None), "heads take the place of layer and head"
+    check_head(model, layer, head)
+    for which in heads or ():
+        check_head(model, *which)
+    rows = torch.as_tensor(edges, dtype=torch.long).reshape(-1, 3)
+    n, n_pos = batch.tokens.shape
+    example, query, key = rows.unbind(-1)
+    wrong = (example < 0) | (example >= n) | (key < 0) | (key > query) | (query >= n_pos)
+    if wrong.any():
+        edge = tuple(rows[wrong][0].tolist())
+        raise ValueError(f"there is no edge {edge} in {n} examples of {n_pos} positions, whose keys come up to queries")
+    if heads is None:
+        layers = range(model.cfg.n_layers) if layer is None else [layer]
+        by_layer = {at: list(range(model.cfg.n_heads)) if head is None else [head] for at in layers}
+    else:
+        by_layer = in_layers(heads)
+    return [(f"blocks.{at}.attn.hook_pattern", partial(_cut, rows=rows, heads=cut)) for at, cut in by_layer.items()]
+
+
+def _cut(
+    pattern: Float[Tensor, "batch head query key"], hook: Any, rows: Tensor, heads: list[int]
+) -> Float[Tensor, "batch head query key"]:
+    """A copy of the pattern without these edges."""
+    example, query, key = rows.to(pattern.device).unbind(-1)
+    edited = pattern.clone()
+    for head in heads:
+        edited[example, head, query, key] = 0
+    return edited
 
 
 @dataclass(frozen=True)
