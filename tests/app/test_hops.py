@@ -83,7 +83,7 @@ def test_gamma_starts_at_the_layers_own_and_recomputes_matrix_and_mass(explorer:
     own = seen(run_root, "chain-chacal")
     drawn = matrices(charts(explorer)[1])
     A = attention_graph.pattern(own, 0)[0, 1]
-    assert drawn["γ = 0.35"] == pytest.approx(resolvent.resolvent(A, 0.35, unit=True).numpy(), abs=1e-6)
+    assert drawn["γ = 0.35"] == pytest.approx(resolvent.resolvent(A, 0.35).numpy(), abs=1e-6)
     assert drawn["γ = 0.9: what the layer applies"] == pytest.approx(attention_graph.resolvent(own, 0)[0, 1].numpy())
     n_hops = own.truth.n_hops
     mass = [path_mass.measure(own, n_hops=n_hops, gamma=gamma) for gamma in (0.0, None, 0.35)]

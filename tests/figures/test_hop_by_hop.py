@@ -44,7 +44,7 @@ def test_every_row_is_where_the_paths_of_its_hop_arrive(seen: Capture) -> None:
         assert shown == [percent(float(share)) for share in steps[hop - 1]] and len(shown) == 16
     A = attention_graph.pattern(seen, 0)[0, 0]
     whole = tips(drawing.body, "all hops at γ")
-    reads = resolvent.resolvent(A, 0.5, unit=True)[15]
+    reads = resolvent.resolvent(A, 0.5)[15]
     assert whole == [percent(float(share)) for share in reads]
 
 
