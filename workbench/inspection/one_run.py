@@ -33,7 +33,7 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls import CONTROLS, SHUFFLED, UNTRAINED
 from workbench.mechanisms import MECHANISMS
 from workbench.models import Decoder, OwnModel
-from workbench.runs import Run, hold
+from workbench.runs import HeldRun, Run
 from workbench.tasks import Batch, Sequences, Task, once_each, own_sequences
 from workbench.util.memory import give_back
 from workbench.util.seeds import generator
@@ -308,7 +308,7 @@ def inspect_model(
 
         model = BridgedModel(model)
     task = on if isinstance(on, Task) else own_sequences(on, model.config.d_vocab, known=model.known_text)
-    return inspect_run(hold(model, task, name), n=n, seed=seed, name=name, **options)
+    return inspect_run(HeldRun.of(model, task, name), n=n, seed=seed, name=name, **options)
 
 
 def data_to_choose_heads_on(subject: Subject, names: Sequence[str], seed: int) -> Batch | None:

@@ -28,6 +28,11 @@ class HeldRun(Run):
     held: OwnModel
     on: Task
 
+    @staticmethod
+    def of(model: OwnModel, task: Task, name: str) -> HeldRun:
+        """A model of one's own and what it is inspected on, as a run in memory."""
+        return HeldRun(Path(name), _config(model, task), model, task)
+
     def task(self) -> Task:
         return self.on
 
@@ -40,11 +45,6 @@ class HeldRun(Run):
 
     def step(self) -> int:
         return 0
-
-
-def hold(model: OwnModel, task: Task, name: str) -> HeldRun:
-    """A model of one's own and what it is inspected on, as a run in memory."""
-    return HeldRun(Path(name), _config(model, task), model, task)
 
 
 def save_model(

@@ -30,22 +30,6 @@ def word_tokenizer(vocabulary: Vocabulary, pad: int, n_ctx: int) -> PreTrainedTo
     return wrapped(tokenizer, list(ids)[pad] if pad >= 0 else None, n_ctx)
 
 
-def byte_tokenizer(vocabulary: Vocabulary, pad: int, n_ctx: int) -> PreTrainedTokenizerFast:
-    """The bytes of a text, one token each: a character of one byte that is a word, or `<0x20>`.
-
-    Args:
-        vocabulary: such words of all bytes, and others, which no text has.
-        pad: the id of the padding token.
-        n_ctx: the longest sequence.
-    """
-    from tokenizers import Tokenizer, decoders, models
-
-    ids = {word: i for i, word in enumerate(vocabulary.words)}
-    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=[], byte_fallback=True))
-    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-    return wrapped(tokenizer, vocabulary.words[pad], n_ctx)
-
-
 def wrapped(tokenizer: Any, pad: str | None, n_ctx: int) -> PreTrainedTokenizerFast:
     """A tokenizer of `tokenizers` as Transformers has them; a text that says the padding's name is only a text."""
     from transformers import PreTrainedTokenizerFast
