@@ -25,8 +25,7 @@ from workbench.runs.folder import (
 )
 from workbench.runs.log import read_log
 from workbench.runs.model_run import ModelRun, open_model
-from workbench.runs.new_run import check_place, create, save_run
-from workbench.runs.own_run import HeldRun, save_model
+from workbench.runs.new_run import HeldRun, check_place, create, save_model, save_run
 from workbench.runs.weights import (
     CHECKPOINTS,
     MODEL,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.models.attention.standard import StandardAttention
 from workbench.models.own_model import SeenPattern
-from workbench.runs.own_run import HeldRun
+from workbench.runs.new_run import HeldRun
 
 if TYPE_CHECKING:
     from workbench.models.attention import Attention

@@ -17,11 +17,10 @@ from torch import Tensor
 
 from workbench.tasks.base import Task
 from workbench.tasks.batch import Batch, Truth
-from workbench.tasks.fast_tokenizer import wrapped
 from workbench.tasks.known_text import KnownText
 from workbench.tasks.text_file import read_parts
 from workbench.tasks.token_words import vocabulary_of
-from workbench.tasks.vocabulary import Vocabulary
+from workbench.tasks.vocabulary import Vocabulary, wrapped
 from workbench.util.files import check_file
 from workbench.util.messages import brief
 
