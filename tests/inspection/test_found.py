@@ -15,7 +15,7 @@ from workbench.inspection.found import FOUND, Found, find, keep, kept
 from workbench.judgement.words.findings import at_a_glance, statements
 from workbench.runs import load_run
 from workbench.runs.compiled import compile_run
-from workbench.runs.own_run import HeldRun
+from workbench.runs.new_run import HeldRun
 from workbench.runs.weights import WEIGHTS
 
 ZOO = Path(__file__).parents[2] / "app" / "zoo"

@@ -25,7 +25,7 @@ from workbench.studies.fine_tuning import FineTunes, make_fresh, tune_all
 from workbench.tasks.text import SHIPPED
 from workbench.training import TrainingError
 from workbench.training.finetune import finetune
-from workbench.training.finetune_config import FinetuneConfig, finetuned
+from workbench.training.finetune_config import FinetuneConfig, Finetuned
 from workbench.training.finetune_job import FinetuneJob
 from workbench.training.finetune_step import FinetuneStep
 from workbench.training.sweeps import local
@@ -66,7 +66,9 @@ def test_a_study_is_asked_of_its_fine_tunings(name: str, tmp_path: Path, capsys:
     assert "minutes" in result.made
     assert set(result.groups) == set(study.tunes.groups[SMALL])
     runs = tmp_path / name / SMALL / "runs"
-    begun = {finetuned(path).config.model for path in runs.glob("*-seed=1") if not path.name.startswith(("beg", "fre"))}
+    begun = {
+        Finetuned.of(path).config.model for path in runs.glob("*-seed=1") if not path.name.startswith(("beg", "fre"))
+    }
     assert begun == {str((runs / "begin-seed=1").resolve())}
     again = run_study(study, root=tmp_path, name=name, seeds=3, workers=2)
     assert not capsys.readouterr().err  # nothing is left to train
@@ -136,7 +138,7 @@ def test_a_study_that_is_stopped_saves_what_it_is_at_and_begins_nothing_more(how
     assert not psutil.wait_procs(started, timeout=60)[1]
     assert "Traceback" not in error
     for log in logs:
-        done = finetuned(log.parent)
+        done = Finetuned.of(log.parent)
         assert 100 <= done.step < 100_000 and not done.finished
     assert not (runs / "begin-seed=2").exists()
 
@@ -188,7 +190,7 @@ def test_a_fine_tuning_that_fails_stops_no_other_and_is_said_in_one_line(tmp_pat
     settings[first]["text"] = str(tmp_path / "short.txt")
     with pytest.raises(RuntimeError, match=r"^mine-seed=0 failed: [^\n]*short.txt is too short[^\n]+$"):
         tune_all(settings, tmp_path, **HERE | {"workers": 1})
-    assert not first.exists() and finetuned(second).finished
+    assert not first.exists() and Finetuned.of(second).finished
 
 
 @pytest.mark.slow
@@ -238,7 +240,7 @@ def test_another_machine_gets_what_a_fine_tuning_reads_and_sends_back_what_it_ma
     files, error = _attempt_elsewhere(*given, *read.values())
     assert error is None and "model.safetensors" in files
     _receive(files, job)
-    assert job.finished and finetuned(path).config == finetuned(whole).config
+    assert job.finished and Finetuned.of(path).config == Finetuned.of(whole).config
     ended, alone = (load_file(folder / "model.safetensors") for folder in (path, whole))
     assert all(torch.equal(ended[name], alone[name]) for name in alone)
     assert "resumed" in (path / "metrics.jsonl").read_text(encoding="utf-8")

@@ -64,7 +64,7 @@ def test_a_word_that_stands_for_several_ids_is_told_apart() -> None:
 
 
 def test_a_vocabulary_of_one_word_has_a_tokenizer() -> None:
-    from workbench.tasks.fast_tokenizer import word_tokenizer
+    from workbench.tasks.vocabulary import word_tokenizer
 
     assert word_tokenizer(Vocabulary(("x",)), -1, 4).encode("x x") == [0, 0]
 

@@ -24,7 +24,7 @@ from workbench.tasks import TEXTS
 from workbench.tasks.text import SHIPPED, Text
 from workbench.training import TrainingError
 from workbench.training.finetune import finetune, resume_finetune
-from workbench.training.finetune_config import Finetuned, finetuned
+from workbench.training.finetune_config import Finetuned
 from workbench.training.finetune_step import FinetuneLearner, FinetuneStep
 
 CHACAL = {"variant": "chacal", "gamma": 0.9}
@@ -126,12 +126,12 @@ def test_what_was_killed_and_resumed_has_bit_for_bit_the_weights_of_what_was_not
         tune(place, f"killed-{name}", save_every=3, **more)
     monkeypatch.undo()
     path = place / f"killed-{name}"
-    assert finetuned(path).step == 3 and not finetuned(path).finished
+    assert Finetuned.of(path).step == 3 and not Finetuned.of(path).finished
     assert resume_finetune(path, progress=False).finished
     whole, resumed = weights(place, f"whole-{name}"), weights(place, f"killed-{name}")
     assert whole.keys() == resumed.keys() and all(torch.equal(whole[key], resumed[key]) for key in whole)
     assert not (path / "resume").exists()
-    assert finetuned(path).perplexity == finetuned(place / f"whole-{name}").perplexity
+    assert Finetuned.of(path).perplexity == Finetuned.of(place / f"whole-{name}").perplexity
 
 
 def test_gamma_rises_from_0(place: Path) -> None:

@@ -20,7 +20,7 @@ from workbench.tasks import Batch
 from workbench.training import preset_config, train_seeds, training_set
 from workbench.training.data import training_batches
 from workbench.training.optimizer_step import Step
-from workbench.training.training_set import Piece, TrainingSet, sets_of
+from workbench.training.training_set import Piece, TrainingSet
 from workbench.util.files import load_tensors
 
 SMALL: dict[str, Any] = {"model": {"d_model": 16, "n_heads": 2}, "batch_size": 7, "eval_size": 8, "steps": 30}
@@ -111,7 +111,7 @@ def same(first: list[tuple[Batch, ...]], second: list[tuple[Batch, ...]]) -> boo
 @pytest.mark.parametrize("size", [14, 70])
 def test_an_epoch_of_batches_is_the_set_that_each_of_its_blocks_draws(size: int) -> None:
     config = preset_config("sort-standard", {**SMALL, "train_size": size, "steps": 2 * size // 7})
-    one, task = sets_of(config)["main"], config.make_task()
+    one, task = TrainingSet.of_heads(config)["main"], config.make_task()
     whole = Counter(row for block in range(one.n_blocks) for row in rows(one.draw(task, block)))
     assert whole.total() == size
     steps = [rows(batch) for (batch,) in training_batches(task, config)]
@@ -155,7 +155,7 @@ def test_a_set_that_is_kept_is_drawn_once_and_one_that_is_not_gives_the_same_bat
     monkeypatch.setattr(training_set, "in_order", counted)
     kept = drawn(**fields)
     config = preset_config("sort-standard", {**SMALL, **fields})
-    once = [(head, block) for head, one in sets_of(config).items() for block in range(one.n_blocks)]
+    once = [(head, block) for head, one in TrainingSet.of_heads(config).items() for block in range(one.n_blocks)]
     assert sorted(asked) == sorted(once)
     asked.clear()
     monkeypatch.setattr(training_set, "KEPT", 0)
@@ -183,7 +183,10 @@ def test_the_runs_of_a_process_share_what_it_may_keep(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(("q", "dtype"), [(200, torch.uint8), (255, torch.int16), (40_000, torch.int32)])
 def test_a_vocabulary_of_any_size_is_kept_whole(q: int, dtype: torch.dtype) -> None:
     config = preset_config("sort-standard", {**SMALL, "task": {"q": q}, "train_size": 56, "steps": 8})
-    task, one = config.make_task(), sets_of(preset_config("sort-standard", {**SMALL, "train_size": 56}))["main"]
+    task, one = (
+        config.make_task(),
+        TrainingSet.of_heads(preset_config("sort-standard", {**SMALL, "train_size": 56}))["main"],
+    )
     assert training_set._draw(task, {"main": one}, ("main", 0)).tokens.dtype == dtype
     steps = [batch for (batch,) in training_batches(task, config)]
     assert all(batch.tokens.dtype == batch.targets.dtype == torch.int64 for batch in steps)
@@ -216,9 +219,13 @@ def test_a_smaller_set_is_the_beginning_of_a_larger_one_and_seeds_and_heads_have
 def test_each_head_has_its_share_of_the_set_so_that_epochs_end_together() -> None:
     """With the default mixture all have the same ("split equally among the two tasks", §3.1)."""
     config = preset_config("sort-standard", {"task": {"hints": "successor,count"}, "train_size": 3000})
-    assert {head: one.size for head, one in sets_of(config).items()} == {"main": 1000, "successor": 1000, "count": 1000}
+    assert {head: one.size for head, one in TrainingSet.of_heads(config).items()} == {
+        "main": 1000,
+        "successor": 1000,
+        "count": 1000,
+    }
     config = preset_config("sort-standard", {**HINTS, "train_size": 3001})
-    sizes = {head: one.size for head, one in sets_of(config).items()}
+    sizes = {head: one.size for head, one in TrainingSet.of_heads(config).items()}
     assert sum(sizes.values()) == 3001 and sizes["main"] in (1500, 1501) and sizes["count"] in (750, 751)
 
 
@@ -301,7 +308,11 @@ def test_a_set_that_cannot_be_is_explained_and_nothing_is_written(
 
 def test_heads_that_share_a_batch_need_no_more_than_one() -> None:
     config = preset_config("sort-standard", {**SMALL, **HINTS, "train_size": 7, "mixing": "together"})
-    assert {head: one.size for head, one in sets_of(config).items()} == {"main": 3, "successor": 2, "count": 2}
+    assert {head: one.size for head, one in TrainingSet.of_heads(config).items()} == {
+        "main": 3,
+        "successor": 2,
+        "count": 2,
+    }
     assert len(drawn(train_size=7, mixing="together", **HINTS)) == 30
 
 

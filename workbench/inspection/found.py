@@ -23,7 +23,7 @@ from workbench.judgement.findings import Findings
 from workbench.judgement.words.findings import at_a_glance, focus, how_sure, statements
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
-from workbench.runs.own_run import HeldRun
+from workbench.runs.new_run import HeldRun
 from workbench.runs.weights import WEIGHTS
 from workbench.tasks import Task
 from workbench.util.distribution import version

@@ -12,7 +12,7 @@ from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
 from workbench.runs import Run, RunConfig
 from workbench.runs.fit_to_task import LARGEST_NUMBER
-from workbench.runs.folder import RATES
+from workbench.runs.log import RATES
 
 if TYPE_CHECKING:
     import pandas as pd

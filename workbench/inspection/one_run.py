@@ -20,7 +20,7 @@ from workbench.instruments.residual.projection import from_embedding
 from workbench.interventions import Head
 from workbench.measurement.controls import CONTROLS
 from workbench.models import OwnModel
-from workbench.runs import Run, hold
+from workbench.runs import HeldRun, Run
 from workbench.tasks import Batch, Sequences, Task, once_each, own_sequences
 from workbench.util.memory import give_back
 from workbench.util.seeds import generator
@@ -130,7 +130,7 @@ def inspect_model(
 
         model = BridgedModel(model)
     task = on if isinstance(on, Task) else own_sequences(on, model.config.d_vocab, known=model.known_text)
-    return inspect_run(hold(model, task, name), n=n, seed=seed, name=name, **options)
+    return inspect_run(HeldRun.of(model, task, name), n=n, seed=seed, name=name, **options)
 
 
 def _sequences_for_fresh_models(batches: Sequence[tuple[dict[str, Any], int, Batch]], task: Task) -> int:

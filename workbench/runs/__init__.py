@@ -21,12 +21,11 @@ from workbench.runs.folder import (
     Run,
     list_runs,
     load_run,
-    read_log,
     scan_runs,
 )
+from workbench.runs.log import read_log
 from workbench.runs.model_run import ModelRun, open_model
-from workbench.runs.new_run import check_place, create, save_run
-from workbench.runs.own_run import hold, save_model
+from workbench.runs.new_run import HeldRun, check_place, create, save_model, save_run
 from workbench.runs.weights import (
     CHECKPOINTS,
     MODEL,
@@ -50,6 +49,7 @@ __all__ = [
     "STACK",
     "STATES",
     "WEIGHTS",
+    "HeldRun",
     "ModelRun",
     "Run",
     "RunConfig",
@@ -57,7 +57,6 @@ __all__ = [
     "check_shapes",
     "create",
     "fill_model",
-    "hold",
     "list_runs",
     "load_run",
     "noted",

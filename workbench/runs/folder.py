@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from workbench.models import MODELS, Decoder, OwnModel
 from workbench.models.own_model_config import OwnModelConfig
 from workbench.runs.config import FORMAT, RunConfig, parse_config
 from workbench.runs.fit_to_task import LARGEST_NUMBER
+from workbench.runs.log import read_log
 from workbench.runs.weights import (
     CHECKPOINTS,
     MODEL,
@@ -31,12 +31,9 @@ from workbench.tasks import SEQUENCES, TASKS, Sequences, Task, check_files
 from workbench.util.files import (
     check_contents,
     load_tensors,
-    parse_json,
     read_metadata,
     read_object,
-    read_text,
 )
-from workbench.util.memory import most_memory
 from workbench.util.messages import Notice, brief, harmless, in_one_line
 from workbench.util.plugins import changed_since, not_loaded
 from workbench.util.seeds import generator
@@ -48,9 +45,6 @@ if TYPE_CHECKING:
 
 CONFIG, METRICS = "config.json", "metrics.jsonl"
 STACK = "stack.json"  # in the folder of the states
-RATES = ("accuracy", "whole_answer", "exact_match")  # figures of the log that are shares, as are those of their parts
-FIGURES = ("accuracy", "whole_answer", "exact_match", "loss", "test_loss")
-COSTS = ("seconds", "tokens_per_second", "peak_megabytes")
 LONGEST_CONFIG = 2**20  # bytes: 1,000 layers with a dozen settings each
 
 
@@ -226,36 +220,6 @@ class Run:
             ValueError: if a line before the last is damaged.
         """
         return read_log(self.path / METRICS)
-
-
-def read_log(path: Path) -> list[dict[str, Any]]:
-    """The lines of a log as they were written; none if there is no file. Raises ValueError as `Run.log`."""
-    lines = read_text(path, most_memory() // 16).removesuffix("\n").split("\n") if path.exists() else []
-    rows = []
-    for number, line in enumerate(lines, 1):
-        try:
-            row = parse_json(line)
-        except json.JSONDecodeError:
-            if number < len(lines):
-                raise ValueError(f"{path} is corrupted: line {number} is not JSON") from None
-            continue
-        except ValueError as error:
-            raise ValueError(f"{path} is corrupted: line {number}: {error}") from None
-        if not _is_row(row):
-            raise ValueError(f"{path} is corrupted: line {number} is not a row of figures")
-        for name in (name for name in row if name.partition("/")[0] in RATES):
-            if row[name] < 0 or row[name] > 1:  # it may be NaN
-                raise ValueError(f"{path} is corrupted: line {number}: {name} is {row[name]}, not a share from 0 to 1")
-        rows.append(row)
-    return rows
-
-
-def _is_row(row: Any) -> bool:
-    """Whether parsed JSON can be a line of metrics.jsonl: a step or an event, and figures that are numbers."""
-    if not isinstance(row, dict) or ("event" not in row and not isinstance(row.get("step"), int)):
-        return False
-    figures = [value for name, value in row.items() if "event" not in row or name.partition("/")[0] in (*RATES, *COSTS)]
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in figures)
 
 
 @in_one_line()

@@ -15,8 +15,8 @@ from typing import Any
 import pandas as pd
 
 from workbench.runs import CONFIG, STATES, Run, load_run, scan_runs
-from workbench.runs.folder import COSTS, FIGURES, RATES
 from workbench.runs.lock import only_writer
+from workbench.runs.log import COSTS, FIGURES, RATES
 from workbench.util.settings import as_text, flat_config, value_of
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {

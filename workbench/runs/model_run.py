@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.models.attention.standard import StandardAttention
 from workbench.models.own_model import SeenPattern
-from workbench.runs.own_run import HeldRun, hold
+from workbench.runs.new_run import HeldRun
 
 if TYPE_CHECKING:
     from workbench.models.attention import Attention
@@ -67,7 +67,7 @@ def open_model(source: str, text: str | None = None) -> ModelRun:
     from workbench.models.pretrained.text_file import TypedText
 
     model = load_model(source, progress=False)
-    held = hold(model, TypedText.of(model, text), source)
+    held = HeldRun.of(model, TypedText.of(model, text), source)
     config = held.config.model_copy(update={"preset": "a model of Hugging Face"})
     layers = tuple({"variant": layer.name, "gamma": layer.gamma} for layer in _attention_of(model))
     object.__setattr__(config.model, "attention", layers)  # for people: what is saved of such a config has none

@@ -14,7 +14,7 @@ from workbench.runs import METRICS, read_log
 from workbench.studies.contrasts import OVER_FINE_TUNING
 from workbench.studies.study import BEGIN, FRESH, SMALL, Quantities, Scale, check_ended
 from workbench.tasks.text import SHIPPED, Text
-from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, FinetuneConfig, Finetuned, finetuned
+from workbench.training.finetune_config import AFTER, BEFORE, EXCHANGED, FinetuneConfig, Finetuned
 from workbench.training.finetune_job import FinetuneJob
 from workbench.training.sweeps.driver import train_all
 from workbench.util.files import new_folder, read_object
@@ -170,7 +170,7 @@ def tune_all(wanted: Mapping[Path, Mapping[str, Any]], out: Path, **how: Any) ->
         job.survey()
     train_all(jobs, out, **how)
     check_ended(jobs)
-    return [finetuned(job.folder) for job in jobs]
+    return [Finetuned.of(job.folder) for job in jobs]
 
 
 def _number(name: str, value: float, units: str, about: Mapping[str, Any], n: int | None = None) -> Measurement:

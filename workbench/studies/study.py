@@ -13,7 +13,7 @@ from workbench.runs import Run
 from workbench.studies.contrasts import OVER_TRAINING, Contrast
 from workbench.studies.reasons import AT_DAY_SCALE, AT_GPU_SCALE, AT_SMALL_SCALE
 from workbench.training.sweeps.job import Job
-from workbench.training.sweeps.plan import MOST_RUNS, Planned, in_digits, read_fields, read_plan
+from workbench.training.sweeps.plan import MOST_RUNS, Planned, SweepFile, in_digits, read_plan
 from workbench.util.lookup import check_name, lookup
 from workbench.util.messages import brief
 from workbench.util.settings import as_text, flat
@@ -186,7 +186,7 @@ class Study:
                 raise ValueError(brief(f"tune.{name} is a list of values, such as [0.001, 0.003], not {values!r}"))
         for scale, sweep in self.runs.items():
             try:
-                file = read_fields(sweep)
+                file = SweepFile.read(sweep)
             except ValueError as error:
                 raise ValueError(f"runs.{scale}: {error}") from None
             parts = [settings for part in (file, *file.variants) for settings in (part.grid, dict(flat(part.settings)))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -14,7 +15,7 @@ from torch import Tensor
 from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Tokens, Truth
-from workbench.tasks.expressions import OPERATORS, Brackets, Node, grow, read, tokenise
+from workbench.tasks.expressions import OPERATORS, Brackets, Node, grow, read
 from workbench.tasks.pairs import with_other_value
 from workbench.tasks.split import in_question
 from workbench.tasks.vocabulary import Vocabulary
@@ -218,7 +219,9 @@ class Arithmetic(Task):
 
         The question stays as it was typed, with needless brackets; `brackets="always"` adds those that are missing.
         """
-        tokens = tokenise(text)
+        typed = text.replace("*", "×").replace("/", "÷").replace("−", "-")
+        tokens = re.findall(rf"\d+|[{re.escape(OPERATORS)}()=]|\S", typed)
+        tokens = [str(int(token)) if token.isdecimal() else token for token in tokens]
         tokens = tokens[: tokens.index("=")] if "=" in tokens else tokens
         try:
             root = read(tokens, self.p)

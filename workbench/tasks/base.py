@@ -16,11 +16,10 @@ from torch import Tensor
 
 from workbench.tasks.accuracy import Unit, correct, whole
 from workbench.tasks.batch import Batch, Tokens, Truth, before_padding
-from workbench.tasks.fast_tokenizer import word_tokenizer
 from workbench.tasks.known_text import KnownText, Origin
 from workbench.tasks.pairs import Pairs, make_pairs
 from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, fingerprints
-from workbench.tasks.vocabulary import Vocabulary
+from workbench.tasks.vocabulary import Vocabulary, word_tokenizer
 from workbench.util import seeds
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory

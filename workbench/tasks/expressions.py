@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -131,13 +130,6 @@ def read(tokens: list[str], p: int) -> Node:
     if at < len(tokens):
         raise ValueError(f"{tokens[at]!r} at place {at + 1} was not expected")
     return node
-
-
-def tokenise(text: str) -> list[str]:
-    """Numbers, operators and brackets; * and / are × and ÷."""
-    text = text.replace("*", "×").replace("/", "÷").replace("−", "-")
-    tokens = re.findall(rf"\d+|[{re.escape(OPERATORS)}()=]|\S", text)
-    return [str(int(token)) if token.isdecimal() else token for token in tokens]
 
 
 def _sum(tokens: list[str], at: int, p: int) -> tuple[Node, int]:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from workbench.tasks.batch import Batch, before_padding
+from workbench.tasks.batch import Batch, Tokens, before_padding
 from workbench.tasks.split import in_question
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
@@ -234,11 +234,10 @@ def with_other_value(
     return tokens.scatter(1, at, new)
 
 
-def two_of_a_block(
-    n_pos: int, k: int, n: int, generator: torch.Generator
-) -> tuple[Int[Tensor, "batch 1"], Int[Tensor, "batch 1"]]:
-    """Two positions of one block of k, not of the first; the same position twice where blocks have one."""
-    position = torch.arange(n_pos).expand(n, -1)
+def with_two_of_a_block_exchanged(tokens: Tokens, k: int, generator: torch.Generator) -> Tokens:
+    """The tokens with two of one block of k exchanged, not of the first block; as they are where blocks have one."""
+    position = torch.arange(tokens.shape[1]).expand_as(tokens)
     first = choose(position >= k, generator)
     second = choose((position // k == first // k) & (position != first), generator)
-    return first, torch.where(second // k == first // k, second, first)
+    second = torch.where(second // k == first // k, second, first)
+    return tokens.scatter(1, first, tokens.gather(1, second)).scatter(1, second, tokens.gather(1, first))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Tokens, Truth
-from workbench.tasks.pairs import two_of_a_block, with_other_value
+from workbench.tasks.pairs import with_other_value, with_two_of_a_block_exchanged
 from workbench.tasks.vocabulary import Vocabulary
 from workbench.util.ties import on_top
 
@@ -104,8 +104,7 @@ class PointerChain(Task):
         if kind == "value":
             first_block = (torch.arange(tokens.shape[1]) < self.k).expand_as(tokens)
             return with_other_value(tokens, first_block, 0, self.n, generator)
-        first, second = two_of_a_block(tokens.shape[1], self.k, len(tokens), generator)
-        return tokens.scatter(1, first, tokens.gather(1, second)).scatter(1, second, tokens.gather(1, first))
+        return with_two_of_a_block_exchanged(tokens, self.k, generator)
 
     def ancestors(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos hop"]:
         """The position h hops up the chain of each position, h = 1, 2, …; −1 where the chain has ended."""

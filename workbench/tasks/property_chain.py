@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Tokens, Truth
-from workbench.tasks.pairs import two_of_a_block, with_other_value
+from workbench.tasks.pairs import with_other_value, with_two_of_a_block_exchanged
 from workbench.tasks.vocabulary import Vocabulary
 
 MOST_PROPERTIES, MOST_RECORDS = 4, 4096
@@ -113,8 +113,7 @@ class PropertyChain(Task):
             first_block = (torch.arange(tokens.shape[1]) < self.k).expand_as(tokens)
             changed = with_other_value(of_one, first_block, 0, self.k, generator)
         else:
-            first, second = two_of_a_block(tokens.shape[1], self.k, len(tokens), generator)
-            changed = of_one.scatter(1, first, of_one.gather(1, second)).scatter(1, second, of_one.gather(1, first))
+            changed = with_two_of_a_block_exchanged(of_one, self.k, generator)
         numbers[rows, :, which] = changed
         return self._records(numbers)
 

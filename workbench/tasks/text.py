@@ -17,11 +17,10 @@ from torch import Tensor
 
 from workbench.tasks.base import Task
 from workbench.tasks.batch import Batch, Truth
-from workbench.tasks.fast_tokenizer import byte_tokenizer, wrapped
 from workbench.tasks.known_text import KnownText
 from workbench.tasks.text_file import read_parts
 from workbench.tasks.token_words import vocabulary_of
-from workbench.tasks.vocabulary import Vocabulary
+from workbench.tasks.vocabulary import Vocabulary, wrapped
 from workbench.util.files import check_file
 from workbench.util.messages import brief
 
@@ -147,12 +146,20 @@ class Text(Task):
     def fast_tokenizer(self) -> PreTrainedTokenizerFast:
         """The text's own tokenizer, or one of bytes."""
         if self.tokenizer is None:
-            return byte_tokenizer(self.vocabulary, self.pad, self.n_ctx)
+            return self._byte_tokenizer()
         own = copy.deepcopy(self._tokenizer)
         name = next(name for name in ("PAD", "<PAD>", f"<PAD {self.pad}>") if own.token_to_id(name) is None)
         if own.get_vocab_size() != self.pad:  # ids are missing in it: a new token would get one of these
             return wrapped(own, None, self.n_ctx)
         return wrapped(own, name, self.n_ctx)
+
+    def _byte_tokenizer(self) -> PreTrainedTokenizerFast:
+        """The bytes of a text, one token each: a character of one byte that is a word, or `<0x20>`."""
+        from tokenizers import Tokenizer, decoders, models
+
+        tokenizer = Tokenizer(models.BPE(vocab=self.vocabulary.ids, merges=[], byte_fallback=True))
+        tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+        return wrapped(tokenizer, self.vocabulary.words[self.pad], self.n_ctx)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         position = torch.arange(tokens.shape[1])

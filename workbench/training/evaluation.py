@@ -19,7 +19,7 @@ from workbench.runs.conditions import condition_in_words
 from workbench.tasks import Batch, Task, Truth, correct, whole
 from workbench.tasks.answers import Answers
 from workbench.training.data import held_out
-from workbench.training.training_set import sets_of
+from workbench.training.training_set import TrainingSet
 from workbench.util.seeds import generator
 
 OF_CURRICULUM = "accuracy/curriculum"
@@ -161,5 +161,5 @@ def _trained_on(task: Task, config: RunConfig) -> Batch:
     There are as many as held-out ones, or all of a smaller training set.
     """
     if config.train_size is not None:
-        return task.trimmed(sets_of(config)["main"].first(task, config.eval_size))
+        return task.trimmed(TrainingSet.of_heads(config)["main"].first(task, config.eval_size))
     return task.sample(config.eval_size, generator(config.seed, "evaluation", "training"), split="train")

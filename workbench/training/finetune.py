@@ -34,7 +34,6 @@ from workbench.training.finetune_config import (
     FinetuneConfig,
     Finetuned,
     digest_of_weights,
-    finetuned,
 )
 from workbench.training.finetune_data import Data, read_data
 from workbench.training.finetune_step import FinetuneLearner, FinetuneStep, LearnedGammas
@@ -84,7 +83,7 @@ def finetune(
     check_utf8(path, as_text=True)
     tuning = FineTuning(config, path, progress, processes)
     train_new(tuning, tuning.show, tuning.problems)
-    return finetuned(path)
+    return Finetuned.of(path)
 
 
 @in_one_line()
@@ -101,7 +100,7 @@ def resume_finetune(path: str | Path, *, progress: bool = True) -> Finetuned:
     """
     path = Path(path)
     check_contents(path)
-    before = finetuned(path)
+    before = Finetuned.of(path)
     if before.finished:
         return before
     check_files(before.config.task or {"name": "text", "path": before.config.text}, path)
@@ -112,7 +111,7 @@ def resume_finetune(path: str | Path, *, progress: bool = True) -> Finetuned:
         if state is not None:
             tuning.learner.restore(state)
         train_alone(tuning, tuning.show, problems, resumed=True)
-    return finetuned(path)
+    return Finetuned.of(path)
 
 
 class FineTuning(Trained):

@@ -147,15 +147,15 @@ class Finetuned:
     accuracy: Mapping[str, float] = field(default_factory=dict)
     whole_answer: Mapping[str, float] = field(default_factory=dict)
 
-
-def finetuned(path: Path) -> Finetuned:
-    """A folder that is being, or was, fine-tuned. Raises ValueError in one line if it is none."""
-    config = FinetuneConfig.read(path)
-    done = not (path / runs.STATES).exists() and (path / runs.CONFIG).is_file()
-    step = config.steps if done else max(map(runs.step_of, runs.states(path)), default=0)
-    rows = runs.read_log(path / runs.METRICS)
-    figures = {
-        name: {row["event"]: row[name] for row in rows if name in row and "event" in row}
-        for name in ("perplexity", "accuracy", "whole_answer")
-    }
-    return Finetuned(path, config, step, done, **figures)
+    @staticmethod
+    def of(path: Path) -> Finetuned:
+        """A folder that is being, or was, fine-tuned. Raises ValueError in one line if it is none."""
+        config = FinetuneConfig.read(path)
+        done = not (path / runs.STATES).exists() and (path / runs.CONFIG).is_file()
+        step = config.steps if done else max(map(runs.step_of, runs.states(path)), default=0)
+        rows = runs.read_log(path / runs.METRICS)
+        figures = {
+            name: {row["event"]: row[name] for row in rows if name in row and "event" in row}
+            for name in ("perplexity", "accuracy", "whole_answer")
+        }
+        return Finetuned(path, config, step, done, **figures)

@@ -16,8 +16,8 @@ from workbench.tasks import TEXTS
 from workbench.training.finetune import finetune, resume_finetune
 from workbench.training.finetune_config import (
     FinetuneConfig,
+    Finetuned,
     digest_of_weights,
-    finetuned,
 )
 from workbench.training.sweeps.job import Job
 from workbench.util.files import write_atomically
@@ -47,7 +47,7 @@ class FinetuneJob(Job):
 
     @property
     def finished(self) -> bool:
-        return (self.folder / FINETUNE).is_file() and finetuned(self.folder).finished
+        return (self.folder / FINETUNE).is_file() and Finetuned.of(self.folder).finished
 
     def check(self) -> None:
         due, kept = self.config.in_full(), FinetuneConfig.read(self.folder)

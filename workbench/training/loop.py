@@ -12,7 +12,7 @@ from workbench import runs
 from workbench.runs import Run, RunConfig
 from workbench.training.distributed import Processes
 from workbench.training.hint_mixing import Batches
-from workbench.training.learning_rate import learning_rate
+from workbench.training.optimizers import learning_rate
 from workbench.training.presets import preset_config
 from workbench.training.progress import Progress
 from workbench.training.state import (

@@ -99,7 +99,7 @@ class Step(OptimizerStep):
 
     def __init__(self, config: RunConfig, learner: Learner, processes: Processes) -> None:
         super().__init__(config, learner, processes)
-        self.keep = needed(learner.objectives)
+        self.keep = learner.needs
         self.model: Any = learner.model if config.compile is None else torch.compile(learner.model, mode=config.compile)
         # Muon minds no gradient by itself, and an average would take in the same weights again.
         self.waits |= config.optimizer != "adamw" or config.average > 0
@@ -161,11 +161,6 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[Non
     """PyTorch's autocast for the half precisions; for the others, a context that does nothing."""
     half = HALF.get(precision)
     return nullcontext() if half is None else torch.autocast(device.type, half)
-
-
-def needed(objectives: Mapping[str, Objective]) -> tuple[str, ...]:
-    """The activations that objectives read, in the order in which a decoder computes them."""
-    return tuple(dict.fromkeys(name for objective in objectives.values() for name in objective.needs))
 
 
 def total_loss(

@@ -20,7 +20,7 @@ from workbench.tasks import Batch
 from workbench.training.distributed import Processes
 from workbench.training.hint_mixing import Batches
 from workbench.training.loop import train_together
-from workbench.training.optimizer_step import autocast, needed, total_loss, under
+from workbench.training.optimizer_step import autocast, total_loss, under
 from workbench.training.optimizers import make_optimizer
 from workbench.training.presets import preset_config
 from workbench.training.state import Figures, Learner, only_trainer
@@ -109,7 +109,7 @@ class _Loss(nn.Module):
     def __init__(self, learner: Learner) -> None:
         super().__init__()
         self.model, self.terms = learner.model, nn.ModuleDict(learner.objectives)
-        self.keep = needed(learner.objectives)
+        self.keep = learner.needs
 
     def forward(
         self, head: str, tokens: Tensor, targets: Tensor, loss_mask: Tensor, start: Tensor | None = None

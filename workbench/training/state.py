@@ -116,6 +116,11 @@ class Learner:
             return False
         return True
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The activations that its objectives read, in the order in which a decoder computes them."""
+        return tuple(dict.fromkeys(name for objective in self.objectives.values() for name in objective.needs))
+
     @cached_property
     def parameters(self) -> list[nn.Parameter]:
         """The parameters that the optimizer changes, in its order."""

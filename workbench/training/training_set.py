@@ -71,6 +71,14 @@ class TrainingSet:
     head: str
     size: int
 
+    @staticmethod
+    def of_heads(config: RunConfig) -> dict[str, TrainingSet]:
+        """The set of each head; none where every batch is fresh."""
+        if config.train_size is None:
+            return {}
+        shares = divided(config.train_size, config.mixture)
+        return {head: TrainingSet(config.seed, head, size) for head, size in shares.items()}
+
     @property
     def n_blocks(self) -> int:
         return -(-self.size // BLOCK)
@@ -130,7 +138,7 @@ def batches_of_set(task: Task, config: RunConfig, first: int, workers: int) -> I
     Worker processes draw blocks, each block one of them; this process keeps a pool for each head, and beside it the
     blocks of sets of several pools, where they fit.
     """
-    sets = sets_of(config)
+    sets = TrainingSet.of_heads(config)
     # The plan is read twice: ahead, for the blocks that are to be drawn, and again to take the batches from them.
     pools = _Pools(task, sets, _plan(sets, config, first), workers)
     for batches in _plan(sets, config, first):
@@ -186,17 +194,9 @@ class _Pools:
             self.fetched.append(Batch.cat([block], self.task.pad))  # a copy: workers share little memory
 
 
-def sets_of(config: RunConfig) -> dict[str, TrainingSet]:
-    """The set of each head; none where every batch is fresh."""
-    if config.train_size is None:
-        return {}
-    shares = divided(config.train_size, config.mixture)
-    return {head: TrainingSet(config.seed, head, size) for head, size in shares.items()}
-
-
 def memory_of_sets(task: Task, config: RunConfig) -> int:
     """The bytes that finite sets take: what is kept; for each head a pool, the blocks of the next and their order."""
-    sets, each = sets_of(config).values(), 3 * task.n_ctx  # a token, a target and the mask, a byte each
+    sets, each = TrainingSet.of_heads(config).values(), 3 * task.n_ctx  # a token, a target and the mask, a byte each
     pools = sum(2 * each * min(of_head.size, POOL * BLOCK) + 16 * of_head.n_blocks for of_head in sets)
     return pools + min(KEPT, sum(each * of_head.size for of_head in sets if of_head.n_pools > 1))
 

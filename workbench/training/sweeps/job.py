@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from workbench.runs.folder import FIGURES
+from workbench.runs.log import FIGURES
 from workbench.training.state import only_trainer
 
 SECONDS_TO_SAVE = 60.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.runs import CONFIG, Run, RunConfig, load_run
-from workbench.runs.folder import FIGURES
+from workbench.runs.log import FIGURES
 from workbench.training.loop import resume, train
 from workbench.training.sweeps.job import Job
 from workbench.training.sweeps.plan import RESULTS, Plan, Planned

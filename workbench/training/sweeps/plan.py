@@ -73,6 +73,16 @@ class SweepFile(_Part):
     variants: tuple[_Variant, ...] = ()
     retries: int = Field(RETRIES, ge=0, description="attempts more, for a run whose worker or node died")
 
+    @staticmethod
+    def read(data: Mapping[str, Any]) -> SweepFile:
+        """The fields of a sweep file, each of its own type. Raises ValueError in one line if one is wrong."""
+        variants = data.get("variants", [])
+        if not isinstance(variants, list) or not all(isinstance(block, Mapping) for block in variants):
+            raise ValueError("variants are [[variants]] blocks, each with a name")
+        numbered = enumerate(variants, 1)
+        named = [checked(_Variant, block, f"variant {block.get('name', number)}: ") for number, block in numbered]
+        return checked(SweepFile, {**data, "variants": named})
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -114,7 +124,7 @@ def read_plan(source: str | Path | Mapping[str, Any] | Plan) -> Plan:
 
 
 def _plan(data: Mapping[str, Any]) -> Plan:
-    file = read_fields(data)
+    file = SweepFile.read(data)
     # A file without variants has one, named after its preset or task: its runs keep their names if it gets others.
     variants = file.variants or (_Variant.model_construct(name=str(file.preset or file.task).replace("/", "-")),)
     count = sum(math.prod(map(len, (file.grid | variant.grid).values())) for variant in variants)
@@ -137,17 +147,6 @@ def _plan(data: Mapping[str, Any]) -> Plan:
 def in_digits(count: int) -> str:
     """A count with its thousands apart; of one beyond all measure, of which Python writes no digits, that it is so."""
     return f"{count:,}" if abs(count) < 10**15 else "a number of more than 15 digits"
-
-
-def read_fields(data: Mapping[str, Any]) -> SweepFile:
-    """The fields of a sweep file, each of its own type. Raises ValueError in one line if one is wrong."""
-    variants = data.get("variants", [])
-    if not isinstance(variants, list) or not all(isinstance(block, Mapping) for block in variants):
-        raise ValueError("variants are [[variants]] blocks, each with a name")
-    named = [
-        checked(_Variant, block, f"variant {block.get('name', number)}: ") for number, block in enumerate(variants, 1)
-    ]
-    return checked(SweepFile, {**data, "variants": named})
 
 
 def _runs_of(file: SweepFile, variant: _Variant) -> Iterator[Planned]:
