@@ -56,7 +56,7 @@ KINDS: dict[str, _Kind] = {
     "attention": _Kind(
         "attention variant", "workbench.models.attention", "ATTENTION", "workbench.models.attention.base.Attention"
     ),
-    "models": _Kind("model", "workbench.models", "MODELS", "workbench.models.own_model.ModuleKind"),
+    "models": _Kind("model", "workbench.models", "MODELS", "workbench.models.own_model_config.ModuleKind"),
     "objectives": _Kind("objective", "workbench.objectives", "OBJECTIVES", "workbench.objectives.base.Objective"),
     "instruments": _Kind("instrument", "workbench.instruments", "INSTRUMENTS"),
     "weights": _Kind("instrument of weights", "workbench.instruments", "WEIGHTS"),
