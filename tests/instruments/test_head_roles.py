@@ -78,7 +78,7 @@ def test_padding_has_no_role(stage: Stage, random_pattern: Pattern) -> None:
 def test_chance_is_the_share_of_keys_that_play_the_role(stage: Stage) -> None:
     tokens = torch.tensor(TOKENS).repeat(400, 1)
     found = scores(random_graph(stage(tokens, n_layers=1), generator(0, "graph")))
-    keys = head_roles._role_keys(tokens, torch.full((800,), 8))
+    keys = head_roles._keys_of_tokens(tokens, torch.full((800,), 8))
     for role, mask in keys.items():
         share = mask.sum(-1) / torch.arange(1, 9)
         expected = (share.sum(-1) / mask.any(-1).sum(-1)).mean()

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from workbench.capture import Capture, Subject, visit
 from workbench.measurement import Measurement
-from workbench.models import AnyModel
+from workbench.models import AnyHooked, AnyModel
 from workbench.tasks import Batch
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
-
 
 TOKENS = 2048  # at a time on a CPU
 LEAST_ROOM = 4096  # examples

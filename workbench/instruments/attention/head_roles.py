@@ -27,7 +27,7 @@ from workbench.instruments.attention.attention_graph import (
 from workbench.measurement import Measurement
 from workbench.util.ties import on_top
 
-__all__ = ["CONTROLS", "ROLES", "measure", "needs", "why_not"]
+__all__ = ["CONTROLS", "ROLES", "measure", "needs", "role_keys", "why_not"]
 
 CONTROLS = ("mismatched", "untrained", "random_graph")
 ROLES = (
@@ -43,30 +43,33 @@ ROLES = (
 why_not = why_no_pattern  # where the task has no graph, roles of gold edges are not a number
 
 
-def measure(capture: Capture) -> Measurement:
+def measure(capture: Capture, *, by_label: bool = False) -> Measurement:
     """Each role of each head on each example: dims `role`, `layer`, `head`, `example`.
+
+    Args:
+        capture: of what this module `needs`.
+        by_label: a role more for each label of the task whose values are tokens, such as `reads minimum`: the keys that
+            hold the token of the query's label.
 
     All but `gold recall` are the mean mass of a query on the role's keys, over the queries that have one, so that a
     head which does nothing else scores 1. (TransformerLens's `detect_head` divides by all queries: its score is this
     one times the share of queries that have such a key.) `gold recall` is the share of gold edges whose key is among
     the row's m largest, m the number of gold keys of that query. NaN where an example has no such key.
     """
-    n, n_pos = capture.batch.tokens.shape
-    gold = capture.truth.adjacency(n, n_pos, 1)
-    lengths = capture.subject.task.lengths(capture.batch.tokens).cpu()
-    keys = {"gold precision": gold, **_role_keys(capture.batch.tokens.cpu(), lengths)}
-    layers = capture.subject.layers
+    keys, layers = role_keys(capture, by_label), capture.subject.layers
+    gold = keys["gold precision"]
+    roles = (*ROLES, *(role for role in keys if role not in ROLES))
     by_layer = []
     for layer in layers:
         A = unit_rows(pattern(capture, layer)).cpu()
-        by_role = {role: mass_on(A, keys[role]) for role in ROLES if role in keys} | {"gold recall": _recall(A, gold)}
-        by_layer.append(torch.stack([by_role[role].double() for role in ROLES]).numpy())
+        by_role = {role: mass_on(A, keys[role]) for role in roles if role in keys} | {"gold recall": _recall(A, gold)}
+        by_layer.append(torch.stack([by_role[role].double() for role in roles]).numpy())
     values = np.stack(by_layer, axis=1)
     return Measurement(
         name="Head roles",
         values=values,
         dims=("role", "layer", "head", "example"),
-        coords={"role": ROLES, "layer": layers},
+        coords={"role": roles, "layer": layers},
         units="share",
         settings={"model": capture.subject.name},
         caption="Share of each query's attention on the keys of a role, over queries that have one; gold recall: share "
@@ -74,7 +77,20 @@ def measure(capture: Capture) -> Measurement:
     )
 
 
-def _role_keys(
+def role_keys(capture: Capture, by_label: bool = False) -> dict[str, Bool[Tensor, "batch query key"]]:
+    """The keys of each role but `gold recall`, which has those of `gold precision`; arguments as of `measure`."""
+    tokens, task, truth = capture.batch.tokens.cpu(), capture.subject.task, capture.truth
+    (n, n_pos), lengths = tokens.shape, task.lengths(tokens)
+    keys = {"gold precision": truth.adjacency(n, n_pos, 1), **_keys_of_tokens(tokens, lengths)}
+    place = torch.arange(n_pos)
+    reached = (place <= place[:, None]) & (place < lengths[:, None, None])  # [batch, query, key]
+    for label in task.token_labels if by_label else ():
+        values = truth.labels.get(label, torch.full_like(tokens, -1)).cpu()
+        keys[f"reads {label}"] = (tokens[:, None, :] == values[:, :, None]) & (values >= 0)[:, :, None] & reached
+    return keys
+
+
+def _keys_of_tokens(
     tokens: Int[Tensor, "batch pos"], lengths: Int[Tensor, " batch"]
 ) -> dict[str, Bool[Tensor, "batch query key"]]:
     """The keys of each role that depends on tokens and positions alone, as TransformerLens's head detector has them.

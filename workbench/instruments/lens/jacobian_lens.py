@@ -19,7 +19,7 @@ task's split and the lens measured on the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -31,13 +31,10 @@ from workbench.instruments.lens.affine import AffineLens
 from workbench.instruments.lens.logit_lens import beside_logit_lens
 from workbench.instruments.residual.projection import from_embedding
 from workbench.measurement import Measurement
-from workbench.models import AnyModel, Decoder, OwnModel
+from workbench.models import AnyHooked, AnyModel, Decoder, OwnModel
 from workbench.tasks import Task
 from workbench.util.memory import check_memory
 from workbench.util.seeds import generator
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("untrained",)
 ON_REQUEST = True  # it runs the model backwards once for every dimension of the residual

@@ -10,7 +10,7 @@ model of the same shape on the same sequences; and the answers shuffled (`shuffl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -28,12 +28,9 @@ from workbench.instruments.sets.over_sequences import (
 )
 from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
-from workbench.models import AnyModel
+from workbench.models import AnyHooked, AnyModel
 from workbench.tasks import Batch
 from workbench.util.seeds import generator
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("untrained",)
 NEEDS_ANSWERS = True

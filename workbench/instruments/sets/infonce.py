@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -28,11 +28,8 @@ from workbench.instruments.sets.over_sequences import (
 )
 from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
-from workbench.models import AnyModel
+from workbench.models import AnyHooked, AnyModel
 from workbench.tasks import Batch
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("untrained",)
 NEEDS_ANSWERS = True

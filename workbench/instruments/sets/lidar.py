@@ -11,7 +11,7 @@ of the same shape on the same sequences; and the answers shuffled (`shuffled=Tru
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,11 +23,8 @@ from workbench.instruments.sets.over_sequences import CannotMeasureError, over_s
 from workbench.instruments.sets.rankme import EPSILON, shannon_rank
 from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
-from workbench.models import AnyModel
+from workbench.models import AnyHooked, AnyModel
 from workbench.tasks import Batch
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("untrained",)
 NEEDS_ANSWERS = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -18,12 +18,9 @@ from workbench.capture import Subject, visit
 from workbench.instruments.residual.projection import from_embedding
 from workbench.instruments.streaming import in_parts
 from workbench.measurement import Measurement
-from workbench.models import AnyModel
+from workbench.models import AnyHooked, AnyModel
 from workbench.tasks import Batch, Task
 from workbench.tasks.split import fingerprints
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 MOST_WAITING = 4096  # vectors without a partner; the oldest goes where answers are more
 

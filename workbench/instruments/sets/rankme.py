@@ -10,7 +10,6 @@ shape on the same sequences.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,11 +20,8 @@ from workbench.capture import Subject
 from workbench.instruments.sets.over_sequences import At, over_sequences
 from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
-from workbench.models import AnyModel
+from workbench.models import AnyHooked, AnyModel
 from workbench.tasks import Batch
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("untrained",)
 NEEDS_ANSWERS = False
