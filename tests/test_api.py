@@ -100,12 +100,13 @@ def results(run: Run, out: Path) -> dict[str, tuple[Callable[[], Any], str]]:
         ),
         "circuit": (lambda: workbench.circuit(run, n=8), f"circuit {run.path} --n 8"),
         "patch": (lambda: workbench.patch(run, n=8), f"patch {run.path} --n 8"),
+        "heads": (lambda: workbench.heads(run, n=8), f"heads {run.path} --n 8"),
         "table": (lambda: workbench.table(root, by="model.attention"), f"table {root} --by model.attention"),
         "runs": (lambda: workbench.runs_table(root, where=["task.n=8"]), f"runs --root {root} --where task.n=8"),
     }
 
 
-@pytest.mark.parametrize("command", ["inspect", "probe", "circuit", "patch", "table", "runs"])
+@pytest.mark.parametrize("command", ["inspect", "probe", "circuit", "patch", "heads", "table", "runs"])
 def test_a_result_says_draws_tabulates_and_is_the_json_of_the_command(
     command: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

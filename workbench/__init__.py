@@ -7,9 +7,9 @@
     hooked = run.hooked()                                     # a TransformerLens bridge
     logits, cache = hooked.run_with_cache(run.task().sample(8, workbench.generator(0)).tokens)
 
-Each command of `workbench --help` is a function of its name. What `inspect`, `probe`, `circuit`, `patch`, `study`,
-`table` and `runs_table` return draws itself (`figure()`), tabulates itself (`table()`), puts itself in words (`says`)
-and into JSON (`json()`), which is what the command prints with `--json`.
+Each command of `workbench --help` is a function of its name. What `inspect`, `probe`, `circuit`, `patch`, `heads`,
+`study`, `table` and `runs_table` return draws itself (`figure()`), tabulates itself (`table()`), puts itself in words
+(`says`) and into JSON (`json()`), which is what the command prints with `--json`.
 
 To train
     train         a preset or a config, into a run folder
@@ -31,6 +31,7 @@ To measure
     probe         what can be decoded, and whether it is used
     circuit       which edges carry the answer
     patch         how much of the answer each part brings back, by layer and position
+    heads         which head does what, and what is lost without it
     study         a claim of the papers, or a question of your own
     table         results by settings, with intervals over seeds
     runs_table    the runs under a folder (`workbench runs`; `workbench.runs` is the room of run folders)
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from workbench.probes.report import probe
     from workbench.report import inspect
     from workbench.report.circuits import circuit
+    from workbench.report.heads import heads
     from workbench.report.patching import patch
     from workbench.report.results_table import table
     from workbench.runs import load_run, save_model
@@ -99,6 +101,7 @@ _HOMES = {
     "export": "workbench.sharing",
     "finetune": "workbench.training.finetune",
     "generator": "workbench.util.seeds",
+    "heads": "workbench.report.heads",
     "hook": "workbench.models.hooked",
     "import_": "workbench.sharing:unpack",
     "inspect": "workbench.report",

@@ -198,8 +198,19 @@ def can_remove_heads(model: AnyHooked) -> bool:
 
 
 @torch.no_grad()
-def fallen_without(model: AnyHooked, subject: Subject, batch: Batch, heads: Sequence[Head]) -> Measurement:
+def fallen_without(
+    model: AnyHooked,
+    subject: Subject,
+    batch: Batch,
+    heads: Sequence[Head],
+    at: Bool[Tensor, "batch pos"] | None = None,
+) -> Measurement:
     """The share of each example's right answers that are wrong when a head writes nothing, each head by itself.
+
+    Args:
+        model, subject, batch: the model, what is known of it, and what it runs on.
+        heads: the heads that are removed, one at a time.
+        at: the positions whose answers count; by default all.
 
     Returns dims `removed` (`layer 0, head 3`, …), `example`; NaN where no answer is right to begin with.
 
@@ -207,6 +218,7 @@ def fallen_without(model: AnyHooked, subject: Subject, batch: Batch, heads: Sequ
         ValueError: if there is no such layer or head, or the model does not show or read what it reads.
     """
     right = (correct(edited_logits(model, batch.tokens, []).cpu(), batch) == 1) & batch.loss_mask
+    right = right if at is None else right & at.cpu()
     fallen = []
     for layer, head in heads:
         check_head(model, layer, head)

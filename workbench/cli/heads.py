@@ -1,0 +1,50 @@
+"""`workbench heads`: every head of a model by its role, beside re-initialised models, and what is lost without it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from workbench.cli.options import add_count, add_json, add_out, add_seed
+from workbench.cli.output import say, show
+from workbench.cli.parser import Commands, add_command
+
+
+def add(commands: Commands, name: str) -> None:
+    parser = add_command(
+        commands,
+        name,
+        run,
+        summary="which head does what: its role, beside re-initialised models, and what is lost without it",
+        description="Measure what share of its attention every head gives to the previous token, to earlier "
+        "occurrences of its token and to what followed them, to the task's true edges, and to the token that a label "
+        "of the task names, such as the minimum. The strongest of each role are told beside what heads of "
+        "re-initialised models reach, with the right answers that turn wrong when they write nothing. A model of "
+        "Hugging Face is given random tokens that come twice, or a text.",
+    )
+    parser.add_argument(
+        "model", metavar="MODEL", help="a run folder; or a model of Hugging Face, a folder or a name on the hub"
+    )
+    parser.add_argument("--text", type=Path, metavar="FILE", help="of a model of Hugging Face: a text file in UTF-8")
+    add_count(parser, "sequences, of a run for each test condition (default: 128)", 128)
+    parser.add_argument("--top", type=int, default=2, metavar="N", help="heads of each role (default: 2)")
+    parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
+    add_seed(parser, "seed of the sequences")
+    add_out(parser, "write the map there, and the numbers")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace, fields: list[str]) -> None:
+    from workbench.report.heads import heads
+    from workbench.util.files import check_free, new_folder
+
+    if options.out is not None:
+        check_free(options.out)
+    given = ("text", "n", "top", "step", "seed")
+    ranked = heads(options.model, **{name: getattr(options, name) for name in given})
+    show(ranked, options)
+    if options.out is not None:
+        with new_folder(options.out) as folder:
+            ranked.save(folder)
+        if not options.json:
+            say(f"\nthe map and its numbers: {options.out}")
