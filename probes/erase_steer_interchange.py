@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,14 +17,12 @@ from torch import Tensor
 
 from workbench.interventions import Hooks, put_rows
 from workbench.judgement.used import OTHER_DIRECTIONS, SAME
+from workbench.models import AnyHooked
 from workbench.probes.label_directions import Subspace
 from workbench.probes.positions import Rows
 from workbench.tasks import Batch, predicted
 from workbench.tasks.labels import has_label
 from workbench.util.ties import clear
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 EDITS = {
     "interchange": ("another label", SAME, OTHER_DIRECTIONS),

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture, visit
-from workbench.models import AnyModel, Decoder
+from workbench.models import AnyHooked, AnyModel, Decoder
 from workbench.models.hooked import hook
 from workbench.probes.positions import Rows
 from workbench.tasks import Batch
 from workbench.util.memory import check_memory
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 AT_ONCE = 256  # sequences
 

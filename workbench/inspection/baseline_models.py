@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from workbench.capture import Subject, capture
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head
 from workbench.measurement.controls import SHUFFLED, UNTRAINED
 from workbench.measurement.controls.untrained import shuffled, untrained
-from workbench.models import AnyModel
+from workbench.models import AnyHooked, AnyModel
 from workbench.tasks import Batch, Task, Truth, once_each
 from workbench.util.seeds import generator
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 BATCH = 64  # sequences at a time
 NUMBERS = 2**20  # of one head's patterns of the sequences on which heads are chosen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -36,14 +36,11 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls import CONTROLS, SHUFFLED, UNTRAINED
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import lost, smallest_set
-from workbench.models import Decoder, OwnModel
+from workbench.models import AnyHooked, Decoder, OwnModel
 from workbench.models.facts import EditReachesNothingError
 from workbench.runs import Run
 from workbench.tasks import Batch
 from workbench.util.seeds import generator
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 MEMORY = 2**28  # bytes that a batch may take; controls and what is measured of it take as much again, or twice
 DECODED_BYTES = 16  # for each position and token of the vocabulary: the output, and copies of it, in float32

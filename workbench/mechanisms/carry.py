@@ -10,8 +10,6 @@ re-initialised model, which does better than those: the digit before, which its 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,11 +21,9 @@ from workbench.instruments.residual import projection
 from workbench.interventions import Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.partial_product import why_not
+from workbench.models import AnyHooked
 from workbench.tasks import Batch, Truth
 from workbench.util.ties import hit
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 __all__ = ["CONTROLS", "causal", "needs", "score", "why_not"]
 

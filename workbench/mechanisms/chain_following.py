@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -27,10 +27,8 @@ from workbench.instruments.attention import attention_graph
 from workbench.interventions import OUTCOMES, Head, cut_edges
 from workbench.measurement import Measurement
 from workbench.mechanisms.heads import where_in_words
+from workbench.models import AnyHooked
 from workbench.tasks import Batch, Truth, correct
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("mismatched", "untrained", "random_graph")
 MOST_HOPS = 8

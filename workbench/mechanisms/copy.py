@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -28,11 +27,9 @@ from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.minimum import on_symbols
 from workbench.mechanisms.successor import at_outputs
+from workbench.models import AnyHooked
 from workbench.tasks import Batch, Truth
 from workbench.util.ties import hit
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("mismatched", "untrained")
 CAUSAL_CAPTION = (

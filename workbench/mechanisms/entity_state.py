@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -28,12 +27,10 @@ from workbench.interventions import Head, Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.heads import where_in_words
+from workbench.models import AnyHooked
 from workbench.tasks import Batch, Truth
 from workbench.tasks.boxes_world import OBJECTS
 from workbench.util.ties import hit
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("mismatched", "untrained")
 CAUSAL_CAPTION = (

@@ -12,7 +12,6 @@ Control: the numbers of another example (`mismatched`), and a re-initialised mod
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
@@ -23,12 +22,10 @@ from workbench.capture import LOGITS, Capture, Subject
 from workbench.instruments.weights.fourier import key_frequencies, without
 from workbench.interventions import Question, SpanEdit
 from workbench.measurement import Measurement
+from workbench.models import AnyHooked
 from workbench.tasks import Batch, correct
 from workbench.tasks.modular_addition import ModularAddition
 from workbench.util.ties import hit
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("mismatched", "untrained")
 POINT = "blocks.0.hook_resid_pre"

@@ -9,8 +9,6 @@ Control: the tokens of another example of equal length (`mismatched`), and a re-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from workbench import interventions
@@ -20,11 +18,9 @@ from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.minimum import on_symbols
 from workbench.mechanisms.successor import at_outputs, first_with_another_next
+from workbench.models import AnyHooked
 from workbench.tasks import Batch
 from workbench.util.ties import hit, on_top
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("mismatched", "untrained")
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -27,12 +26,10 @@ from workbench.interventions import OUTCOMES, Head, choose_one, cut_edges
 from workbench.measurement import Measurement
 from workbench.mechanisms.chain_following import picked_out
 from workbench.mechanisms.heads import where_in_words
+from workbench.models import AnyHooked
 from workbench.tasks import Batch, correct
 from workbench.tasks.associative_recall import AssociativeRecall
 from workbench.tasks.induction import Induction
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("mismatched", "untrained", "random_graph")
 EDITS = ("claimed", "previous token", "elsewhere")

@@ -13,7 +13,6 @@ by chance), and a re-initialised model.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -26,11 +25,9 @@ from workbench.interventions import Edit, Exchange, Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 from workbench.mechanisms.base import missing
+from workbench.models import AnyHooked
 from workbench.tasks import Batch
 from workbench.util.ties import hit
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 POINT = "blocks.0.hook_resid_mid"
 CONTROLS = ("mismatched", "untrained")

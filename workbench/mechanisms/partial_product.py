@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Int
@@ -26,12 +25,10 @@ from workbench.instruments.residual import projection
 from workbench.interventions import Edit, Head, Patch, Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.heads import where_in_words
+from workbench.models import AnyHooked
 from workbench.tasks import Batch
 from workbench.tasks.multiplication import Multiplication
 from workbench.util.ties import hit
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 CONTROLS = ("untrained",)
 CAUSAL_CAPTION = (

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Int
@@ -24,11 +23,9 @@ from workbench.interventions import Edit, Exchange, Question, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.minimum import delimiter_and_symbols, on_symbols
+from workbench.models import AnyHooked
 from workbench.tasks import Batch, Truth
 from workbench.util.ties import exactly
-
-if TYPE_CHECKING:
-    from workbench.models.hooked import AnyHooked
 
 POINT = "blocks.1.hook_resid_mid"
 CONTROLS = ("mismatched", "untrained")
