@@ -87,11 +87,33 @@ def test_a_circuit_of_all_edges_keeps_all_of_the_answer(
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
-def test_pairs_of_texts_are_patched_too(place: Path, family: str, capsys: pytest.CaptureFixture[str]) -> None:
+@torch.no_grad()
+def test_pairs_of_texts_are_patched_too(
+    place: Path, family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = workbench.load_model(place / family, progress=False)
+    rows = []
+    for i in range(8):
+        clean, corrupted = f"w{5 + i} w6 w7 w8", f"w{5 + i} w{20 + i} w7 w8"
+        sides = [model.hooked()(model.tokens(text)[None])[0, -1, 2:38] for text in (clean, corrupted)]
+        speaks = sides[0] - sides[1]  # the words that one text brings nearer than the other
+        answer, wrong = f"w{2 + int(speaks.argmax())}", f"w{2 + int(speaks.argmin())}"
+        rows.append({"clean": clean, "corrupted": corrupted, "answer": answer, "wrong": wrong})
+    path = write(tmp_path / "told.jsonl", rows)
+    assert main(["patch", str(place / family), "--pairs", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "on 8 pairs of kind told" in said and "head 0." in said
+    assert re.search(r"^  before layer 0 +position 1 w6 \(changed\) +100%$", said, re.M)
+    assert "change nothing relevant" not in said, "a file has no control pairs"
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_where_a_model_tells_the_texts_of_pairs_not_apart_no_share_is_told(
+    place: Path, family: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["patch", str(place / family), "--pairs", str(place / "good.jsonl")]) == 0
     said = capsys.readouterr().out
-    assert "on 4 pairs of kind good" in said and "before layer" in said and "head 0." in said
-    assert "change nothing relevant" not in said, "a file has no control pairs"
+    assert "on 4 pairs of kind good" in said and "its interval does not lie above 0" in said and "%" not in said
 
 
 def test_heads_that_share_keys_have_edges_too(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

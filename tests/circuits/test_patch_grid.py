@@ -105,6 +105,20 @@ def test_an_estimate_says_so_and_its_strongest_places_are_exact() -> None:
         assert float(place.share.values) == pytest.approx(float(cell))
 
 
+def test_what_noise_takes_away_is_said_to_be_lost(sorter: Run) -> None:
+    lost = workbench.patch(sorter, n=16, direction="noise")
+    assert "where most is lost" in lost.says and "comes back" not in lost.says
+    assert lost.figure().layout.title.text.startswith("What each part loses")
+
+
+def test_a_place_is_told_with_the_pairs_that_have_it_and_not_where_it_does_nothing(sorter: Run) -> None:
+    patched = workbench.patch(sorter, n=32)
+    assert "What the MLP writes: none with 1% or more." in patched.says
+    for place in (*patched.grid.heads, *patched.grid.writes):
+        told = int(np.asarray(place.share.n))
+        assert told == 16 or f"({told} of 16 pairs)" in patched.says
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -137,7 +151,9 @@ def test_the_command_line_says_it_and_writes_it(
     assert len(heads) == 4 and {"layer", "head", "value", "low", "high", "n"} <= set(heads)
     assert main(["patch", str(sorter.path), "--n", "16", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["method"] == "exact" and {"site", "layer", "index", "share", "interval"} == set(told["strongest"][0])
+    assert told["method"] == "exact" and {"site", "layer", "index", "share", "interval", "pairs", "control"} == set(
+        told["strongest"][0]
+    )
     assert {"baselines", "head", "head_control", "resid_pre"} <= set(told["measurements"])
     for wrong, said in (
         (["symbl"], "unknown kind of pair of sorting 'symbl'"),

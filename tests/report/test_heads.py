@@ -14,6 +14,7 @@ import workbench
 from tests.models.tiny_models import tiny
 from workbench.capture import Capture
 from workbench.cli import main
+from workbench.inspection import inspect_run
 from workbench.instruments.attention import head_roles
 from workbench.report.heads import Heads, RoleHead
 from workbench.runs import Run, load_run
@@ -50,9 +51,7 @@ def test_a_role_that_no_head_has_is_told_as_absent(ranked: Heads) -> None:
 
 
 def test_its_shares_are_those_of_the_instrument(ranked: Heads, sorter: Run) -> None:
-    measured = workbench.inspect(sorter, n=32, only=["head_roles"], out=sorter.path.parent / "report")[
-        "head_roles"
-    ].mean
+    measured = inspect_run(sorter, n=32, seed=0, only=["head_roles"], conditions=[{}])["head_roles"].mean
     for role in head_roles.ROLES:
         assert ranked.roles.mean.select(role=role).values == pytest.approx(measured.select(role=role).values)
     table = ranked.table()

@@ -25,13 +25,15 @@ from workbench.measurement import Measurement
 from workbench.tasks import Pairs
 from workbench.util.lookup import lookup
 
-GRIDS = ("resid_pre", "attn_out", "mlp_out", "head")
+WRITES = ("attn_out", "mlp_out")
+GRIDS = ("resid_pre", *WRITES, "head")
 """The sites that are patched: residuals by layer and position, heads by layer and head, at all positions at once."""
 
 METHODS = {"exact": activation_patching, "estimate": attribution_patching}
 """Each place in turn, a pass for each; or all at once from the gradient, which is off where the model is not linear."""
 
 EXACT_UP_TO = 2e13  # multiplications: some minutes of one core
+LEAST_TOLD = 0.01  # of the gap: a place that brings back less is not told of
 LEAST_GAP = 1e-6  # of the largest metric: with less between both runs there is nothing to bring back
 
 Mask = Bool[Tensor, "pair pos"]
@@ -45,7 +47,7 @@ class Place:
         site: a name in `GRIDS`.
         layer, index: of the grid; the index is of `PatchGrid.positions`, or a head.
         share: what it brings back, patched exactly, on pairs that it was not chosen on: a mean with its interval.
-        control: the same on pairs that change nothing relevant; None where there are none.
+        control: the same on pairs that change nothing relevant, all of them; None where there are none.
     """
 
     site: str
@@ -61,17 +63,19 @@ class PatchGrid:
 
     Attributes:
         comparison: the model and the pairs.
+        gap: the metric on the clean questions less that on the corrupted ones: a single mean over pairs.
         method: a name in `METHODS`, by which the grids were made.
         positions: what `position` counts, in words: positions, where all pairs change and ask at the same ones; else
             the positions of each pair before its change, at it, between it and what is asked, there, and behind.
         grids: site -> the share brought back: dims `layer`, `position` or `head`, `example`.
         control: the same on pairs that change nothing relevant, as shares of the same gap; None where there are none.
         path: for each layer the position whose residual brings back most.
-        heads: the strongest heads, the strongest first.
-        writes: for attention and MLPs the place that brings back most.
+        heads: the heads that bring back most, or take it furthest away, if that is `LEAST_TOLD` or more.
+        writes: for attention and MLPs the same of their places, one of each.
     """
 
     comparison: Comparison
+    gap: Measurement
     method: str
     positions: tuple[str, ...]
     grids: Mapping[str, Measurement]
@@ -104,7 +108,7 @@ def patch_grid(
     """
     n = len(comparison.pairs)
     check_enough(n)
-    gap = comparison.baselines[0] - comparison.baselines[1]  # [pair]
+    gap = _gap(comparison)
     if abs(gap.mean()) <= LEAST_GAP * max(1.0, float(np.abs(comparison.baselines).max())):
         raise ValueError(
             f"the mean {comparison.measure.name} of clean and corrupted questions is the same "
@@ -127,30 +131,57 @@ def patch_grid(
     controls = None
     if control is not None:
         controls = {site: _in_shares(grid(control, site), np.full(len(control.pairs), gap.mean())) for site in sites}
-    chosen_on, told_of = (torch.arange(n)[start::2] for start in (0, 1))
-    told = comparison.of(comparison.pairs[told_of])
+    chosen_on = torch.arange(n)[::2]
     strength = {site: np.nan_to_num(_mean_of(each, chosen_on), nan=-np.inf) for site, each in grids.items()}
-
-    def place(site: str, layer: int, index: int) -> Place:
-        share = _in_shares(_exact(told, site, layer, index, aligned), gap[told_of.numpy()]).mean()
-        of_control = None if controls is None else float(controls[site].mean().values[layer, index])
-        return Place(site, layer, index, share, of_control)
-
-    ranked = np.stack(np.unravel_index((-strength["head"]).argsort(None, "stable"), strength["head"].shape), -1)
+    told = _Told.of(comparison, control, aligned, strength)
     return PatchGrid(
         comparison,
+        comparison.measurement(f"Gap in {comparison.measure.name}", gap, {}, "Clean less corrupted.").mean(),
         method,
         tuple(positions),
         grids,
         controls,
-        path=tuple(place("resid_pre", layer, int(row.argmax())) for layer, row in enumerate(strength["resid_pre"])),
-        heads=tuple(place("head", int(layer), int(head)) for layer, head in ranked[:n_heads]),
-        writes=tuple(
-            place(site, *map(int, np.unravel_index(strength[site].argmax(), strength[site].shape)))
-            for site in sites
-            if site in ("attn_out", "mlp_out")
+        path=tuple(
+            told.place("resid_pre", layer, int(row.argmax())) for layer, row in enumerate(strength["resid_pre"])
         ),
+        heads=tuple(told.strongest("head", n_heads)),
+        writes=tuple(place for site in sites if site in WRITES for place in told.strongest(site, 1)),
     )
+
+
+@dataclass(frozen=True)
+class _Told:
+    """The pairs that places are told of, with how strong every place was on the pairs they are chosen on."""
+
+    comparison: Comparison
+    control: Comparison | None
+    aligned: bool
+    strength: Mapping[str, np.ndarray]
+    gap: float
+
+    @staticmethod
+    def of(
+        comparison: Comparison, control: Comparison | None, aligned: bool, strength: Mapping[str, np.ndarray]
+    ) -> _Told:
+        pairs = comparison.pairs[torch.arange(len(comparison.pairs))[1::2]]
+        return _Told(comparison.of(pairs), control, aligned, strength, float(_gap(comparison).mean()))
+
+    def place(self, site: str, layer: int, index: int) -> Place:
+        """One place, patched exactly; the control's share is of the gap of all pairs."""
+        effects = _exact(self.comparison, site, layer, index, self.aligned)
+        share, of_control = _in_shares(effects, _gap(self.comparison)).mean(), None
+        if self.control is not None:
+            effects = _exact(self.control, site, layer, index, self.aligned)
+            of_control = float(_in_shares(effects, np.full(len(self.control.pairs), self.gap)).mean().values)
+        return Place(site, layer, index, share, of_control)
+
+    def strongest(self, site: str, n_places: int) -> list[Place]:
+        """The places with most effect, for or against the answer, the most for it first."""
+        size = abs(np.nan_to_num(self.strength[site], neginf=0.0))
+        order = (-size).argsort(None, "stable")[:n_places]
+        places = [np.unravel_index(flat, size.shape) for flat in order if size.flat[flat] >= LEAST_TOLD]
+        told = [self.place(site, int(layer), int(index)) for layer, index in places]
+        return sorted(told, key=lambda each: -float(each.share.values))
 
 
 def is_aligned(sides: Sequence[Pairs]) -> bool:
@@ -199,6 +230,11 @@ def _real(pairs: Pairs) -> Mask:
     return pairs.real(pairs.clean) | pairs.real(pairs.corrupted)
 
 
+def _gap(comparison: Comparison) -> Float[np.ndarray, " pair"]:
+    """The metric of each pair's clean question less that of its corrupted one."""
+    return comparison.baselines[0] - comparison.baselines[1]
+
+
 def _sites(comparison: Comparison) -> list[str]:
     """The sites that the model has."""
     has_mlps = Graph.of(comparison.model).has_mlps
@@ -213,9 +249,9 @@ def _cost(comparison: Comparison, n_positions: int) -> float:
 
 
 def _mean_of(grid: Measurement, pairs: Tensor) -> np.ndarray:
-    """The mean over some of the pairs, `[layer, place]`; NaN where none of them has a token."""
-    part = replace(grid, values=grid.values[..., pairs], coords={**grid.coords, "example": range(len(pairs))})
-    return part.mean().values
+    """The mean over some of the pairs, `[layer, place]`; NaN where fewer than half of them have such a position."""
+    part = replace(grid, values=grid.values[..., pairs], coords={**grid.coords, "example": range(len(pairs))}).mean()
+    return np.where(2 * np.asarray(part.n) >= len(pairs), part.values, np.nan)
 
 
 def _in_shares(effects: Measurement, gap: Float[np.ndarray, " pair"]) -> Measurement:
@@ -230,7 +266,8 @@ def _in_shares(effects: Measurement, gap: Float[np.ndarray, " pair"]) -> Measure
     with np.errstate(invalid="ignore", divide="ignore"):  # where no pair has a token
         share = np.nansum(effects.values, -1, keepdims=True) / n / mean_gap
         values = share + (effects.values - share * gap) / mean_gap
-    caption = effects.caption.replace("The change of", "The share of the gap between both runs that comes back, of", 1)
+    what = "comes back" if effects.settings["direction"] == "denoise" else "is lost"
+    caption = effects.caption.replace("The change of", f"The share of the gap between both runs that {what}, of", 1)
     return replace(effects, values=values, units="share of the metric", caption=caption)
 
 

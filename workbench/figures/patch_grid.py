@@ -13,7 +13,7 @@ from workbench.figures.style import DIVERGING, TOP, framed
 from workbench.measurement import Measurement
 
 ROW, LEAST = 14, 130  # pixels: a layer, and a map's least height
-FEW, LINE, LETTER = 8, 14, 7  # columns whose labels and shares are written out; pixels of a label's line, and letter
+FEW, LINE, LETTER = 8, 14, 6  # columns whose labels and shares are written out; pixels of a label's line, and letter
 LONGEST = 14  # letters of a label that stands upright
 TITLES = {
     "resid_pre": "Residual before the layer",
@@ -38,7 +38,7 @@ def patch_grid(grids: Mapping[str, Measurement], positions: Sequence[str], title
     n_layers = len(next(iter(shown.values())).coords["layer"])
     each = max(LEAST, ROW * n_layers)
     columns = _column_labels(positions)
-    room = 60 + (LINE * 2 if len(columns) <= FEW else LETTER * max(map(len, columns)))  # below a map, for its labels
+    room = 40 + (LINE * 3 if len(columns) <= FEW else LETTER * max(map(len, columns)))  # below a map, for its labels
     tall = n_rows * each + (n_rows - 1) * room
     figure = make_subplots(
         n_rows,
@@ -53,9 +53,17 @@ def patch_grid(grids: Mapping[str, Measurement], positions: Sequence[str], title
     first = next(iter(shown.values()))
     n = len(first.coords["example"]) if "example" in first.dims else int(np.nanmax(np.asarray(first.n)))
     about = first.settings
-    gap = f"share of the gap in {about['metric'].replace('_', ' ')} between the questions of a pair that comes back"
+    brings_back = about["direction"] == "denoise"
+    gap = f"share of the gap in {about['metric'].replace('_', ' ')} between the questions of a pair that "
+    gap += "comes back" if brings_back else "is lost"
     subtitle = f"{about['model']}: {gap}; means over {n} pairs of kind {about['pairs']}"
-    framed(figure, title or "What each part brings back", subtitle, height=TOP + 30 + tall + room, legend=False)
+    framed(
+        figure,
+        title or f"What each part {'brings back' if brings_back else 'loses'}",
+        subtitle,
+        height=TOP + 30 + tall + room,
+        legend=False,
+    )
     figure.update_layout(margin={"t": TOP + 30})
     bar = {"tickformat": ".0%", "thickness": 12, "outlinewidth": 0}
     figure.update_layout(coloraxis={"colorscale": DIVERGING, "cmin": -1, "cmax": 1, "colorbar": bar})
@@ -67,7 +75,12 @@ def _column_labels(positions: Sequence[str]) -> list[str]:
     """Few labels in two lines each, many cut short, as they stand upright."""
     if len(positions) <= FEW:
         return ["<br>".join(wrap(label, LONGEST)) for label in positions]
-    return [label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…" for label in positions]
+    short = []
+    for label in positions:
+        what, _, mark = label.partition(" (")  # what is changed or asked stays
+        what = what if len(what) <= LONGEST else f"{what[: LONGEST - 1]}…"
+        short.append(f"{what} ({mark}" if mark else what)
+    return short
 
 
 def _add_map(

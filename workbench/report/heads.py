@@ -41,7 +41,8 @@ class RoleHead:
     Attributes:
         role, layer, head: which.
         share: of a query's attention on the role's keys, with its interval.
-        baseline: the largest share that a head of re-initialised models reaches; None without such models.
+        baseline: the largest share that a head of re-initialised models reaches; without such models, that a head with
+            attention drawn at random has.
         lost, lost_there: right answers that turn wrong without the head, of all and of the role's queries.
     """
 
@@ -49,7 +50,7 @@ class RoleHead:
     layer: int
     head: int
     share: Measurement
-    baseline: float | None
+    baseline: float
     lost: Measurement
     lost_there: Measurement
 
@@ -57,7 +58,7 @@ class RoleHead:
     def is_more(self) -> bool:
         """Whether its whole interval lies above what re-initialised heads reach."""
         low = self.share.ends[0]
-        return self.baseline is None or (low is not None and low > self.baseline)
+        return low is not None and low > self.baseline
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Heads:
         roles: every head's share of each role, and its controls.
         strongest: of each role, the strongest heads, and what is lost without them.
         right: the share of answers that the model has right.
-        n: sequences.
+        n, removed_on: sequences that attention was measured on, and others on which heads were removed.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Heads:
     strongest: tuple[RoleHead, ...]
     right: float
     n: int
+    removed_on: int
 
     @property
     def says(self) -> str:
@@ -84,7 +86,7 @@ class Heads:
         shown = [each for each in self.strongest if each.is_more]
         rows = [
             (
-                each.role,
+                each.role.replace("gold precision", "the task's true edges"),
                 f"{each.layer}.{each.head}",
                 _share(each.share),
                 each.baseline,
@@ -93,12 +95,14 @@ class Heads:
             )
             for each in shown
         ]
+        baseline = "re-initialised" if UNTRAINED in self.roles.controls else "at random"
         mean = self.roles.mean
         n_heads = len(mean.coords["layer"]) * len(mean.coords["head"])
-        lines = [words.of_sample(self.n, n_heads, self.right), "", *words.of_roles(rows), ""]
+        lines = [words.of_sample(self.n, n_heads, self.removed_on, self.right), ""]
+        lines += [*words.of_roles(rows, baseline), ""] if rows else []
         named = {each.role for each in shown}
         absent = [role for role in dict.fromkeys(each.role for each in self.strongest) if role not in named]
-        return "\n".join([*lines, *([words.of_absent(absent)] if absent else []), words.NOT_SHOWN])
+        return "\n".join([*lines, *([words.of_absent(absent, baseline)] if absent else []), words.NOT_SHOWN])
 
     def figure(self) -> Any:
         """Every head's roles as a map."""
@@ -127,7 +131,7 @@ class Heads:
             }
             for each in self.strongest
         ]
-        about = {"model": self.name, "n": self.n, "right": self.right}
+        about = {"model": self.name, "n": self.n, "removed_on": self.removed_on, "right": self.right}
         numbers = {NAME: self.roles.mean.to_dict()} | {name: m.to_dict() for name, m in self._controls().items()}
         return as_json({**about, "strongest": strongest, "measurements": numbers})
 
@@ -161,7 +165,7 @@ def heads(
     Args:
         model: a run or its folder; or a model of Hugging Face: loaded, its folder, or its name on the hub.
         text: of a model of Hugging Face: a text file in UTF-8; by default it is given random tokens that come twice.
-        n: sequences, of a run for each of its task's test conditions.
+        n: sequences; of a run as it was trained on, held out.
         top: how many of the strongest heads of each role are removed.
         step: of a run's checkpoint; by default the end.
         seed: of the sequences.
@@ -173,9 +177,9 @@ def heads(
         raise ValueError(f"n is 2 or more, and top 1 or more, not {n} and {top}")
     run = _opened(model, text, n, seed, step)
     task, name = run.task(), run.name_at(step)
-    inspected = inspect_run(
-        run, n=n, seed=seed, name=name, only=[NAME], settings={NAME: {"by_label": True}}, step=step, causal=False
-    )
+    by_label: Any = {"only": [NAME], "settings": {NAME: {"by_label": True}}, "causal": False}
+    # One condition alone: the sequences of the re-initialised models and those that answers are lost on are alike.
+    inspected = inspect_run(run, n=n, seed=seed, name=name, step=step, conditions=[{}], **by_label)
     if NAME not in inspected:
         raise ValueError(f"{name}: {inspected.left_out.get(NAME, 'its attention patterns cannot be seen')}")
     result = inspected[NAME]
@@ -199,7 +203,7 @@ def heads(
         )
         for role, head in strongest
     )
-    return Heads(name, result, ranked, _right(hooked, batch), len(inspected.sample))
+    return Heads(name, result, ranked, _right(hooked, batch), len(inspected.sample), len(batch))
 
 
 def _opened(model: Any, text: str | Path | None, n: int, seed: int, step: int | None) -> Run:
@@ -233,11 +237,9 @@ def _strongest(result: Result, role: str, top: int) -> list[Head]:
     return [(int(shares.coords["layer"][i]), int(j)) for i, j in zip(layers, heads, strict=True)]
 
 
-def _baseline(result: Result, role: str) -> float | None:
-    """The largest share that a head of a re-initialised model has; None where there are no such models."""
-    if UNTRAINED not in result.controls:
-        return None
-    mean = result.controls[UNTRAINED].mean.select(role=role)
+def _baseline(result: Result, role: str) -> float:
+    """The largest share that a head of a re-initialised model has; without such models, one that attends at random."""
+    mean = result.controls[UNTRAINED if UNTRAINED in result.controls else "random_graph"].mean.select(role=role)
     return float(np.nanmax(mean.values if mean.high is None else mean.high))
 
 

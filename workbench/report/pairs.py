@@ -13,7 +13,8 @@ from torch import Tensor
 from workbench.circuits import Comparison
 from workbench.circuits.pairs_file import read_pairs, read_rows
 from workbench.circuits.summary import on_pairs
-from workbench.runs import load_run
+from workbench.runs import Run, load_run
+from workbench.util.files import is_run
 from workbench.util.messages import Notice
 
 PAIRS = 64
@@ -52,6 +53,8 @@ def open_pairs(
             raise ValueError(f"{given} is of a run's own pairs; leave it or pairs out")
         from workbench.models.pretrained import Pretrained, load_model
 
+        if isinstance(run, Run) or (isinstance(run, str | Path) and is_run(Path(run))):
+            raise ValueError(f"{run} is a run, whose pairs are those of its own task: leave the file of pairs out")
         next(read_rows(Path(pairs)), None)  # a file that cannot be read is said before a model is loaded
         model = run if isinstance(run, Pretrained) else load_model(run, progress=False)
         comparison = Comparison(model.hooked(), read_pairs(pairs, model), name=model.config.module, **about)

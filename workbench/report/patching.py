@@ -42,19 +42,22 @@ class Patching:
     def says(self) -> str:
         """The gap, the residual's way through the layers, the strongest heads, and the control."""
         grid, comparison = self.grid, self.grid.comparison
-        n = len(comparison.pairs)
-        lines = [words.of_gap(baselines(comparison).mean(), n), ""]
-        lines += words.of_path(self._stretches(), f"{n // 2} pairs")
+        n, low = len(comparison.pairs), grid.gap.ends[0]
+        first = words.of_gap(baselines(comparison).mean(), n)
+        if low is None or low <= 0:
+            return f"{first}\n{words.of_no_gap(grid.gap)}"
+        told = n // 2
+        lines = [first, "", *words.of_path(self._stretches(), told, comparison.direction)]
         heads = [(f"head {place.layer}.{place.index}", place.share, place.control) for place in grid.heads]
-        lines += words.of_places("The strongest heads, at all positions", heads)
-        for place in grid.writes:
-            where = f"layer {place.layer}, {self._position(place.index)}"
-            lines += words.of_places(PARTS[place.site], [(where, place.share, place.control)])
+        lines += words.of_places("The strongest heads, at all positions", heads, told)
+        for site in (site for site in PARTS if site in grid.grids):
+            places = [(f"layer {p.layer}, {self._position(p.index)}", p) for p in grid.writes if p.site == site]
+            lines += words.of_places(PARTS[site], [(where, p.share, p.control) for where, p in places], told)
         lines.append("")
         if grid.control is not None:
             most = {KINDS[site]: float(np.nanmax(abs(each.mean().values))) for site, each in grid.control.items()}
             lines.append(words.of_strongest_control(most))
-        return "\n".join([*lines, words.of_choice(n - n // 2, n // 2, grid.method)])
+        return "\n".join([*lines, words.of_choice(n - told, told, grid.method)])
 
     def figure(self, name: str = "patched") -> Any:
         """The maps: of the pairs, `patched`; or of pairs that change nothing relevant, `control`."""
@@ -86,6 +89,8 @@ class Patching:
                 "index": p.index,
                 "share": float(p.share.values),
                 "interval": p.share.ends,
+                "pairs": int(np.asarray(p.share.n)),
+                "control": p.control,
             }
             for p in (*self.grid.path, *self.grid.heads, *self.grid.writes)
         ]

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from workbench.judgement.words.circuits import ends, in_columns, of_mean, of_share
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import number, percent
 
 OF_METHOD = {
     "exact": "Every place was patched by itself.",
-    "estimate": "The grids are estimates from the gradient; the places told of here were patched exactly.",
+    "estimate": "Maps of single positions and heads are estimates from the gradient; the places told of here were "
+    "patched exactly.",
 }
+EFFECT = {"denoise": "comes back", "noise": "is lost"}
+"""Direction -> what becomes of the answer."""
 
 
 def of_gap(means: Measurement, n: int) -> str:
@@ -29,33 +34,48 @@ def of_gap(means: Measurement, n: int) -> str:
         if about["direction"] == "denoise"
         else ("corrupted parts put into the clean run")
     )
-    gap = number(abs(float(clean.values) - float(corrupted.values)))
+    gap = number(float(clean.values) - float(corrupted.values))
     return (
         f"{about['metric']} on {n} pairs of kind {about['pairs']}{later}: {of_mean(clean)} on the clean questions, "
         f"{of_mean(corrupted)} on the corrupted ones. Shares are of this gap of {gap}, {way}."
     )
 
 
-def of_path(rows: Sequence[tuple[str, str, Measurement]], of: str) -> list[str]:
+def of_no_gap(gap: Measurement) -> str:
+    """What can be said where the model does not tell the questions of a pair apart."""
+    return (
+        f"The gap is {of_mean(gap)}: its interval does not lie above 0, so that nothing can be told as a share of it. "
+        "Choose pairs whose two questions the model answers differently, each with its own answer, or more of them."
+    )
+
+
+def of_path(rows: Sequence[tuple[str, str, Measurement]], n: int, direction: str) -> list[str]:
     """The residual's strongest position, a line for each stretch of layers, with the least share of the stretch.
 
     Args:
         rows: layers, position and share of each stretch.
-        of: how many pairs the shares are of, in words.
+        n: how many pairs the shares are of.
+        direction: of the patching.
     """
-    lines = [(f"before layer{'s' * ('-' in layers)} {layers}", at, of_share(*ends(m))) for layers, at, m in rows]
-    return [f"The residual, where most comes back ({of}; of several layers, the least):", *in_columns(lines)]
+    lines = [(f"before layer{'s' * ('-' in layers)} {layers}", at, _share(m, n)) for layers, at, m in rows]
+    return [
+        f"The residual, where most {EFFECT[direction]} ({n} pairs; of several layers, the least):",
+        *in_columns(lines),
+    ]
 
 
-def of_places(what: str, rows: Sequence[tuple[str, Measurement, float | None]]) -> list[str]:
-    """The strongest places of a grid, each beside what it brings back on control pairs.
+def of_places(what: str, rows: Sequence[tuple[str, Measurement, float | None]], n: int) -> list[str]:
+    """The strongest places of a grid, each beside what it brings back on control pairs; none in one line.
 
     Args:
         what: what they are.
         rows: place, share, and its share on pairs that change nothing relevant, where there are such pairs.
+        n: how many pairs the shares are of.
     """
+    if not rows:
+        return [f"{what}: none with 1% or more."]
     lines = [
-        (place, of_share(*ends(m)), *([] if control is None else [f"control {percent(control)}"]))
+        (place, _share(m, n), *([] if control is None else [f"control {percent(control)}"]))
         for place, m, control in rows
     ]
     return [f"{what}:", *in_columns(lines)]
@@ -70,3 +90,9 @@ def of_strongest_control(shares: Mapping[str, float]) -> str:
 def of_choice(n_chosen: int, n_told: int, method: str) -> str:
     """How places were chosen, and by which method."""
     return f"Places were chosen on {n_chosen} pairs, and their shares are of the other {n_told}. {OF_METHOD[method]}"
+
+
+def _share(mean: Measurement, n: int) -> str:
+    """A share with its interval, and of how many pairs it is where these are not all n."""
+    pairs = int(np.asarray(mean.n))
+    return f"{of_share(*ends(mean))}{f' ({pairs} of {n} pairs)' if pairs < n else ''}"
