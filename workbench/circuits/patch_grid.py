@@ -163,15 +163,15 @@ class _Told:
     def of(
         comparison: Comparison, control: Comparison | None, aligned: bool, strength: Mapping[str, np.ndarray]
     ) -> _Told:
-        pairs = comparison.pairs[torch.arange(len(comparison.pairs))[1::2]]
+        pairs = comparison.pairs.halves()[1]
         return _Told(comparison.of(pairs), control, aligned, strength, float(_gap(comparison).mean()))
 
     def place(self, site: str, layer: int, index: int) -> Place:
         """One place, patched exactly; the control's share is of the gap of all pairs."""
-        effects = _exact(self.comparison, site, layer, index, self.aligned)
+        effects = _exact(self.comparison, site, layer, _mask(self.comparison, site, index, self.aligned))
         share, of_control = _in_shares(effects, _gap(self.comparison)).mean(), None
         if self.control is not None:
-            effects = _exact(self.control, site, layer, index, self.aligned)
+            effects = _exact(self.control, site, layer, _mask(self.control, site, index, self.aligned))
             of_control = float(_in_shares(effects, np.full(len(self.control.pairs), self.gap)).mean().values)
         return Place(site, layer, index, share, of_control)
 
@@ -273,27 +273,31 @@ def _in_shares(effects: Measurement, gap: Float[np.ndarray, " pair"]) -> Measure
 
 def _by_role(comparison: Comparison, site: str) -> Measurement:
     """The exact effect of each role's positions, all of a role at once: dims `layer`, `position`, `example`."""
-    n_layers, roles = cast(Any, comparison.model.cfg).n_layers, list(_roles(comparison.pairs))
+    n_layers, roles = cast(Any, comparison.model.cfg).n_layers, _roles(comparison.pairs)
     effects = [
-        [_exact(comparison, site, layer, i, False).values for i in range(len(roles))] for layer in range(n_layers)
+        [_exact(comparison, site, layer, mask[..., None]).values for mask in roles.values()]
+        for layer in range(n_layers)
     ]
-    coords = {"layer": range(n_layers), "position": roles}
+    coords = {"layer": range(n_layers), "position": list(roles)}
     caption = f"The change of the {comparison.measure.name} when {SITES[site].words} of the other run is put in. "
     return comparison.measurement(f"Activation patching: {site}", np.array(effects), coords, caption + NOT_SHOWN)
 
 
-@torch.no_grad()
-def _exact(comparison: Comparison, site: str, layer: int, index: int, aligned: bool) -> Measurement:
-    """The exact effect of one place, a head or positions: the dim `example`; NaN of a pair without such a position."""
-    name, pairs = SITES[site].hook.format(layer), comparison.pairs
+def _mask(comparison: Comparison, site: str, index: int, aligned: bool) -> Bool[Tensor, "pair *axes 1"]:
+    """The entries of an activation that a place of a grid stands for: a head, a position, or those of a role."""
+    pairs = comparison.pairs
     if site == "head":
-        mask = (torch.arange(cast(Any, comparison.model.cfg).n_heads) == index)[None, None, :, None]
-        mask = mask.expand(len(pairs), -1, -1, -1)  # [pair, 1, head, 1]
-    elif aligned:
-        mask = (_real(pairs) & (torch.arange(pairs.clean.tokens.shape[1]) == index))[..., None]  # [pair, pos, 1]
-    else:
-        mask = list(_roles(pairs).values())[index][..., None]
-    values = []
+        head = (torch.arange(cast(Any, comparison.model.cfg).n_heads) == index)[None, None, :, None]
+        return head.expand(len(pairs), -1, -1, -1)  # [pair, 1, head, 1]
+    if aligned:
+        return (_real(pairs) & (torch.arange(pairs.clean.tokens.shape[1]) == index))[..., None]  # [pair, pos, 1]
+    return list(_roles(pairs).values())[index][..., None]  # [pair, pos, 1]
+
+
+@torch.no_grad()
+def _exact(comparison: Comparison, site: str, layer: int, mask: Bool[Tensor, "pair *axes 1"]) -> Measurement:
+    """The exact effect of what a mask takes in: the dim `example`; NaN of a pair of which it takes in nothing."""
+    name, values = SITES[site].hook.format(layer), []
     for where, part in comparison.parts():
         base, source = comparison.sides(part)
         taken = activations(comparison, source, [name])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from workbench.cli.options import add_json, add_out, add_pairs, add_seed, check_pairs
-from workbench.cli.output import say, show
+from workbench.cli.output import show_and_save
 from workbench.cli.parser import Commands, add_command
 
 
@@ -34,16 +34,11 @@ def add(commands: Commands, name: str) -> None:
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.report.circuits import circuit
-    from workbench.util.files import check_free, new_folder
+    from workbench.util.files import check_free
 
     if options.out is not None:
         check_free(options.out)
     check_pairs(options)
     names = ("pairs", "n", "later", "metric", "method", "edges", "step", "seed")
     found = circuit(options.run, options.kind, **{name: getattr(options, name) for name in names})
-    show(found, options)
-    if options.out is not None:
-        with new_folder(options.out) as folder:
-            found.save(folder)
-        if not options.json:
-            say(f"\nthe circuit and its numbers: {options.out}")
+    show_and_save(found, options, "the circuit and its numbers")

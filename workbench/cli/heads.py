@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from workbench.cli.options import add_count, add_json, add_out, add_seed
-from workbench.cli.output import say, show
+from workbench.cli.output import show_and_save
 from workbench.cli.parser import Commands, add_command
 
 
@@ -36,15 +36,10 @@ def add(commands: Commands, name: str) -> None:
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.report.heads import heads
-    from workbench.util.files import check_free, new_folder
+    from workbench.util.files import check_free
 
     if options.out is not None:
         check_free(options.out)
     given = ("text", "n", "top", "step", "seed")
     ranked = heads(options.model, **{name: getattr(options, name) for name in given})
-    show(ranked, options)
-    if options.out is not None:
-        with new_folder(options.out) as folder:
-            ranked.save(folder)
-        if not options.json:
-            say(f"\nthe map and its numbers: {options.out}")
+    show_and_save(ranked, options, "the map and its numbers")

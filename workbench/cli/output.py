@@ -81,6 +81,18 @@ def show(result: Any, options: Namespace) -> None:
     say(result.json() if options.json else result.says)
 
 
+def show_and_save(result: Any, options: Namespace, what: str) -> None:
+    """The same, and save it in the new folder of `--out`, if there is one; `what` is said to be there."""
+    from workbench.util.files import new_folder
+
+    show(result, options)
+    if options.out is not None:
+        with new_folder(options.out) as folder:
+            result.save(folder)
+        if not options.json:
+            say(f"\n{what}: {options.out}")
+
+
 def say_received(run: Run) -> None:
     """What `workbench import` and `workbench pull` say of the run folder they made."""
     say(f"made {run.path}: {run.config.task['name']}, {run.config.steps} steps\nnext: workbench inspect {run.path}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from workbench.cli.options import add_json, add_out, add_pairs, add_seed, check_pairs
-from workbench.cli.output import say, show
+from workbench.cli.output import show_and_save
 from workbench.cli.parser import Commands, add_command
 
 
@@ -39,16 +39,11 @@ def add(commands: Commands, name: str) -> None:
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.report.patching import patch
-    from workbench.util.files import check_free, new_folder
+    from workbench.util.files import check_free
 
     if options.out is not None:
         check_free(options.out)
     check_pairs(options)
     names = ("pairs", "n", "later", "metric", "direction", "method", "step", "seed")
     patched = patch(options.run, options.kind, **{name: getattr(options, name) for name in names})
-    show(patched, options)
-    if options.out is not None:
-        with new_folder(options.out) as folder:
-            patched.save(folder)
-        if not options.json:
-            say(f"\nthe maps and their numbers: {options.out}")
+    show_and_save(patched, options, "the maps and their numbers")

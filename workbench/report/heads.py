@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
 from workbench import figures
-from workbench.capture import Subject, capture
+from workbench.capture import Capture, Subject
 from workbench.inspection import inspect_run
 from workbench.inspection.result import Result
 from workbench.instruments.attention import head_roles
@@ -30,7 +29,7 @@ from workbench.util.settings import as_json
 
 REPEATED = 32  # random tokens, each of which comes twice
 REMOVED_ON = 64  # sequences
-NAME = "head_roles"
+NAME, ALL = "head_roles", "all"
 UNTOLD = ("gold recall", "own position")  # the first has the keys of gold precision
 
 
@@ -185,21 +184,20 @@ def heads(
     result = inspected[NAME]
     batch = task.sample(min(n, REMOVED_ON), generator(seed, "heads"), split="test")
     subject, hooked = Subject.of(run.model(step), task, name), run.hooked(step)
-    keys = head_roles.role_keys(capture(hooked, subject, batch, head_roles.needs(subject)), by_label=True)
+    keys = head_roles.role_keys(Capture({}, batch, subject), by_label=True)
     strongest = [(role, head) for role in result.mean.coords["role"] for head in _strongest(result, role, top)]
 
-    def lost(head: Head, at: Tensor | None = None) -> Measurement:
-        return fallen_without(hooked, subject, batch, [head], at).mean().select(removed=head_in_words(*head))
-
-    of_all = {head: lost(head) for head in sorted({head for _, head in strongest})}
+    at = {ALL: torch.ones_like(batch.loss_mask), **{role: keys[role].any(-1) for role, _ in strongest}}
+    removed = sorted({head for _, head in strongest})
+    lost = fallen_without(hooked, subject, batch, removed, at).mean()
     ranked = tuple(
         RoleHead(
             role,
             *head,
             share=result.mean.select(role=role, layer=head[0], head=head[1]),
             baseline=_baseline(result, role),
-            lost=of_all[head],
-            lost_there=lost(head, keys[role].any(-1)),
+            lost=lost.select(removed=head_in_words(*head), at=ALL),
+            lost_there=lost.select(removed=head_in_words(*head), at=role),
         )
         for role, head in strongest
     )
