@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
+from typing import Literal
 
 import streamlit as st
 
 from workbench.app import evidence, refresh, sidebar, state
 from workbench.app.fields import url
 from workbench.app.panels import questions
-from workbench.app.views import PAGES
+from workbench.app.views import PAGES, Page
+from workbench.runs import ModelRun, Run
 
 STYLE, ICON = (Path(__file__).with_name(name) for name in ("style.css", "icon.svg"))
 
@@ -19,7 +22,12 @@ STYLE, ICON = (Path(__file__).with_name(name) for name in ("style.css", "icon.sv
 def main() -> None:
     st.set_page_config("workbench", page_icon=str(ICON), layout="wide")
     first = next(iter(PAGES))
-    menu = [st.Page(page.path, title=page.title, url_path=name, default=name == first) for name, page in PAGES.items()]
+    state.scan()
+    runs = {run.name: run for run in state.runs()}
+    menu = [
+        st.Page(page.path, title=page.title, url_path=name, default=name == first, visibility=_shown(page, runs))
+        for name, page in PAGES.items()
+    ]
     st.html(STYLE)
     script = st.navigation(menu, position="top")
     name = script.url_path or first  # the default page's path is empty
@@ -27,8 +35,6 @@ def main() -> None:
     st.set_page_config(f"{PAGES[name].title} · workbench")
     began = perf_counter()
     with url.of_page(name):
-        state.scan()
-        runs = {run.name: run for run in state.runs()}
         state.on_page().clear()
         if not runs and PAGES[name].needs_run:
             no_runs()
@@ -46,6 +52,16 @@ def main() -> None:
             state.tell_if_gone(error)
         on_page = state.on_page() if PAGES[name].needs_run else runs
         refresh.when_training(on_page.values(), perf_counter() - began)
+
+
+def _shown(page: Page, runs: Mapping[str, Run]) -> Literal["visible", "hidden"]:
+    """Whether the menu has a page: not one that says nothing of the sidebar's run; by its address that opens too."""
+    if page.of_models or not runs:
+        return "visible"
+    named = st.query_params.get("run", url.memory().held.get("run"))
+    run = runs.get(str(named)) or runs[state.first(list(runs.values()))]
+    alone = page.needs_run or len(runs) == 1  # the overview is of all runs
+    return "hidden" if isinstance(run, ModelRun) and alone else "visible"
 
 
 def no_runs() -> None:

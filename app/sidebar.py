@@ -23,7 +23,7 @@ from workbench.inspection.learning_curves import logged_on
 from workbench.measurement.numbers import percent
 from workbench.report.glossary import GLOSSARY
 from workbench.runs import Run
-from workbench.tasks import COUNTED, Task
+from workbench.tasks import Task
 from workbench.util.seeds import generator
 from workbench.util.words import capitalised
 
@@ -109,7 +109,7 @@ def right(run: Run, step: int | None) -> str:
     if "accuracy" not in metrics or metrics["accuracy"].dropna().empty:
         return "**accuracy not measured**"
     accuracy = metrics.dropna(subset="accuracy").set_index("step")["accuracy"]
-    of = f" ({COUNTED[run.task().unit]}, on {logged_on(run)})"
+    of = f" ({run.task().counted}, on {logged_on(run)})"
     if step in accuracy.index:
         return f"**accuracy {percent(accuracy[step])} at step {step:,}**{of}"
     measured = int(accuracy.index[-1])
@@ -160,7 +160,8 @@ def typed(opened: Opened, label: str, key: str, suffix: str = "") -> Symbol:
 def _sampled(opened: Opened) -> Symbol:
     left, right = st.columns(2)
     number = fields.number("Input number", 0, LAST_INPUT, "sample", 0, left, help=SAMPLE_HELP)
-    which = choose("Which inputs", list(WHICH), "which", "any", WHICH.__getitem__, right)
+    asks = not opened.subject.task.running_text
+    which = choose("Which inputs", list(WHICH), "which", "any", WHICH.__getitem__, right) if asks else "any"
     steps = st.container(horizontal=True, gap="small", key="steps")
     condition = _condition(opened.subject.task)
     _steps(opened, number, condition, steps, which == "any")
@@ -181,7 +182,7 @@ def _steps(opened: Opened, number: int, condition: dict[str, Any], place: Any, a
     ]
     others = [name for one in opened.subject.task.conditions for name in one if name not in condition]
     elsewhere = f"Choose another {others[0]} below: the model may fail there." if others else ""
-    for key, label, help, to, disabled in goes:
+    for key, label, help, to, disabled in goes[: 3 if opened.subject.task.running_text else 4]:
         place.button(label, key=f"step-{key}", help=help, disabled=disabled, on_click=_go, args=(to, elsewhere))
 
 

@@ -69,6 +69,8 @@ def move(point: str, position: int) -> None:
 
 
 def default_position(look: Look, n_pos: int) -> int:
-    """The last position whose answer is scored."""
+    """The last position whose answer is scored; of running text the last, after which the next token comes."""
+    if look.opened.subject.task.running_text:
+        return n_pos - 1
     scored = look.batch.loss_mask[0].nonzero()[:, 0].tolist()
     return min(scored[-1], n_pos - 1) if scored else n_pos - 1

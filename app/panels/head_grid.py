@@ -8,10 +8,12 @@ from workbench import figures
 from workbench.app.config_in_words import plain
 from workbench.app.fields.heads import best_head, head_scores, heads_by_name, name_of, needed_head
 from workbench.app.fields.values import put
-from workbench.app.fields.widgets import clicked
+from workbench.app.fields.widgets import clicked, fold
 from workbench.app.panels.clicks import clickable
 from workbench.app.state import Look
 from workbench.interventions import Head, head_in_words
+
+MANY = 64  # heads, more than which are folded away
 
 
 def choose_head(look: Look, key: str = "head", *, needed: bool = False, first: Head | None = None) -> Head:
@@ -29,6 +31,12 @@ def choose_head(look: Look, key: str = "head", *, needed: bool = False, first: H
     if len(heads) < 2 or look.opened.subject.no_pattern:
         return first
     chosen = heads[clicked(list(heads), key, name_of(first), lambda name: head_in_words(*heads[name]))]
+    if len(heads) > MANY:
+        folded = fold(f"All {len(heads)} heads on this input", f"show-grid-{key}")
+        if not folded.open:
+            return chosen
+    else:
+        folded = st.container()
     scores, fallen = head_scores(look, fallen=needed)
     grid = figures.head_grid(look.seen, scores=scores, fallen=fallen, chosen=chosen)
 
@@ -36,6 +44,7 @@ def choose_head(look: Look, key: str = "head", *, needed: bool = False, first: H
         if f"{layer}.{head}" in heads:
             put(key, f"{layer}.{head}")
 
-    st.caption(f"Click a head, or ← →: {plain(grid.subtitle)}.")
-    clickable(grid, f"grid-{key}", cell=choose)
+    with folded:
+        st.caption(f"Click a head, or ← →: {plain(grid.subtitle)}.")
+        clickable(grid, f"grid-{key}", cell=choose)
     return chosen

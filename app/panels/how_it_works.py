@@ -13,9 +13,11 @@ from workbench.app.panels import background
 from workbench.app.panels.measuring import in_parts
 from workbench.app.panels.questions import numbered
 from workbench.app.state import Look, Opened
+from workbench.app.views import PAGES
 from workbench.inspection.found import FIRST, Found, Kept, find, has_place, keep, kept
 from workbench.judgement.findings import Findings
-from workbench.judgement.words.findings import NO_CLAIM, Chip, Statement, focus, how_sure, statements
+from workbench.judgement.words.findings import Chip, Statement, focus, how_sure, no_claim, statements
+from workbench.runs import ModelRun, Run
 
 MOST = 3  # statements above the canvas; the story has all of them
 
@@ -54,11 +56,10 @@ def show(look: Look) -> None:
     """The statements; until all are measured, those that are, and that the others are being measured."""
     with st.container(border=True, key="panel-how"):
         st.subheader(numbered("How it works"), anchor=False)
-        has_pairs = bool(look.opened.subject.task.pair_kinds)
         if (known := already(look.opened)) is not None:
-            _say(known, has_pairs)
-        elif (found := measured(look.opened, lambda so_far: _say(so_far, has_pairs))) is not None:
-            _say(found, has_pairs)
+            _say(known, look.opened)
+        elif (found := measured(look.opened, lambda so_far: _say(so_far, look.opened))) is not None:
+            _say(found, look.opened)
 
 
 def already(opened: Opened) -> Kept | None:
@@ -116,11 +117,14 @@ def measure(opened: Opened, tell: Callable[[float], None] | None = None) -> Iter
         yield part
 
 
-def chips(statement: Statement, place: Any) -> None:
-    """Links to the panels behind a statement."""
+def chips(statement: Statement, place: Any, run: Run) -> None:
+    """Links to the panels behind a statement; the words alone where the menu has no such page for the run."""
     for chip in statement.chips:
         behind = BEHIND[chip]
         query = behind.query | ({"claim": statement.claims[0]} if len(statement.claims) == 1 else {})
+        if isinstance(run, ModelRun) and not PAGES[behind.page].of_models:
+            place.markdown(f":material/{behind.icon}: {chip}")
+            continue
         page, icon = f"views/{behind.page}.py", f":material/{behind.icon}:"
         place.page_link(page, label=chip, icon=icon, help=behind.help, query_params=query)
 
@@ -130,12 +134,12 @@ def in_words(statement: Statement) -> str:
     return f"**{plain(statement.name)}**: {plain(statement.shorter)}" if statement.name else plain(statement.text)
 
 
-def _say(found: Found | Kept, has_pairs: bool) -> None:
+def _say(found: Found | Kept, opened: Opened) -> None:
     said, head = statements(found.findings), focus(found.findings.focus)
     for number, statement in enumerate(said[:MOST]):
         with st.container(key=f"how-{number}"):
             left, right = st.columns([1, 6.6], gap="small")
-            chips(statement, left)
+            chips(statement, left, opened.run)
             right.markdown(in_words(statement))
     if head:
         with st.container(key="how-head"):
@@ -148,10 +152,11 @@ def _say(found: Found | Kept, has_pairs: bool) -> None:
     )
     row = st.container(horizontal=True)
     row.page_link("views/story.py", label=label, icon=":material/auto_stories:")
-    if has_pairs:
+    if opened.subject.task.pair_kinds:
         row.page_link("views/circuit.py", label="Its circuit: which edges carry the answer", icon=":material/schema:")
     if not any(statement.claims for statement in said):
         with st.container(key="how-unknown"):
-            st.markdown(f"{NO_CLAIM} Its probes say what can be decoded from it.")
+            st.markdown(f"{no_claim(found.findings)} Its probes say what can be decoded from it.")
     when = f" Found on {found.made:%d %B %Y}." if isinstance(found, Kept) else ""
-    st.caption(f"{plain(how_sure([found.findings]))}{when} *Needed* says more than *holds*: see Mechanisms.")
+    more_than = "" if isinstance(opened.run, ModelRun) else " *Needed* says more than *holds*: see Mechanisms."
+    st.caption(f"{plain(how_sure([found.findings]))}{when}{more_than}")

@@ -103,8 +103,9 @@ def serve(
     _load_what_pages_need()
     door = Door.made(port, hosts)
     stand_at(door)
+    first = "" if model is None else "canvas"  # where a text and what comes next are
     config = uvicorn.Config(
-        _application(script, door, lambda: opened(f"http://localhost:{port}/?{TOKEN}={door.token}")),
+        _application(script, door, lambda: opened(f"http://localhost:{port}/{first}?{TOKEN}={door.token}")),
         **UVICORN,
     )
     with suppress(KeyboardInterrupt):

@@ -13,11 +13,13 @@ class Page(NamedTuple):
         title: in the menu.
         file: its script, in this folder.
         needs_run: whether it is about the sidebar's run; in a folder without runs it says so instead.
+        of_models: whether it says anything of a model of Hugging Face, which has no training, task or claims.
     """
 
     title: str
     file: str
     needs_run: bool = True
+    of_models: bool = True
 
     @property
     def path(self) -> Path:
@@ -25,16 +27,16 @@ class Page(NamedTuple):
 
 
 PAGES: dict[str, Page] = {
-    "overview": Page("Overview", "overview.py", needs_run=False),
+    "overview": Page("Overview", "overview.py", needs_run=False, of_models=False),
     "story": Page("Story", "story.py"),
     "canvas": Page("Canvas", "canvas.py"),
     "residual": Page("Residual", "residual.py"),
     "entropy": Page("Entropy", "entropy.py"),
-    "weights": Page("Weights", "weights.py"),
+    "weights": Page("Weights", "weights.py", of_models=False),
     "hops": Page("Hops", "hops.py"),
-    "mechanisms": Page("Mechanisms", "mechanisms.py"),
-    "circuit": Page("Circuit", "circuit.py"),
-    "training": Page("Training", "training.py"),
+    "mechanisms": Page("Mechanisms", "mechanisms.py", of_models=False),
+    "circuit": Page("Circuit", "circuit.py", of_models=False),
+    "training": Page("Training", "training.py", of_models=False),
     "probes": Page("Probes", "probes.py"),
     "compare": Page("Compare", "compare.py"),
 }

@@ -16,10 +16,12 @@ from workbench.app.panels import cell as cells
 from workbench.app.panels import code, how_it_works, questions
 from workbench.app.panels.edit import answer_to_click, cut_by_click, move_by_drag, try_an_edit
 from workbench.app.panels.head_grid import choose_head
+from workbench.app.panels.next_token import next_token
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
-from workbench.figures.token_page import answer_rows
+from workbench.figures.token_page import right_at
 from workbench.instruments.residual import projection
+from workbench.interventions import Head
 from workbench.judgement.words.by_place import answered
 
 SAYS = (
@@ -31,25 +33,30 @@ SAYS = (
 
 @url.fragment
 def canvas(look: Look) -> None:
+    first = st.container()
     drawing, inspector = cells.drawing_and_cell()
     with inspector:
         cell = cells.tokens(look)
+    head = None
+    if look.opened.subject.task.running_text:
+        with first:
+            head = next_token(look, cell[1])
     with drawing:
-        draw(look, cell)
+        draw(look, cell, head)
     try_an_edit(look)
 
 
-def draw(look: Look, cell: cells.Cell) -> None:
-    """The panel of the drawing and its fields."""
+def draw(look: Look, cell: cells.Cell, begin_with: Head | None) -> None:
+    """The panel of the drawing and its fields; it begins with a head, by default with the one that answers need."""
     with panel("Canvas", "canvas") as p:
-        settings = choose_settings(look, st.container(horizontal=True, vertical_alignment="bottom"))
+        settings = choose_settings(look, st.container(horizontal=True, vertical_alignment="bottom"), begin_with)
         picture, answer, caption = st.container(), st.empty(), st.container()
         layer, head = settings["layer"], settings["head"]
         p.show(
             code.call(figures.canvas, code.seen(look), **settings, cell=cell, **noted()),
             canvases.numbers(look, layer, head, settings["which"], settings["basis"]),
             SAYS,
-            verdict=answered(answer_rows(look.seen)[0].right),
+            verdict=answered(right_at(look.seen), look.opened.subject.task),
             place=picture,
             under=caption,
             cell=cells.move,
@@ -65,16 +72,21 @@ def noted() -> dict[str, Any]:
     return {"notes": questions.numbers()} if questions.numbers() else {}
 
 
-def choose_settings(look: Look, row: Any) -> dict[str, Any]:
+def choose_settings(look: Look, row: Any, head: Head | None) -> dict[str, Any]:
     """The fields of the drawing, in this row and below it, as arguments of `figures.canvas`."""
     n_pos = len(projection.sequence(look.seen, 0))
     first, second, third, fourth = (row.container(width=width) for width in (175, 165, 140, 160))
-    layer, head = choose_head(look, needed=True)
+    layer, chosen = choose_head(look, needed=True, first=head)
     with first:
         which = choose_matrix(look)
+    every = len(projection.some_points(look.opened.subject)) < len(projection.from_embedding(look.opened.subject))
+    deep: dict[str, Any] = {}
+    if every and fields.toggle("Every layer", "every_layer", row.container(width=110)):
+        deep = {"points": code.call(projection.from_embedding, code.seen(look).subject)}
     return {
+        **deep,
         "layer": layer,
-        "head": head,
+        "head": chosen,
         "which": which,
         "basis": fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", second),
         "threshold": fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, third, format="percent"),
@@ -84,5 +96,6 @@ def choose_settings(look: Look, row: Any) -> dict[str, Any]:
 
 
 look = current(attention=True)
-how_it_works.show(look)
+if not look.opened.subject.task.running_text:  # of which no claim is measured: the page begins with what comes next
+    how_it_works.show(look)
 canvas(look)

@@ -19,7 +19,7 @@ from workbench.app.panels.comparison import compared, pair, show, why_not
 from workbench.app.panels.head_grid import choose_head
 from workbench.app.panels.panel import Panel, panel
 from workbench.app.state import Look, current
-from workbench.figures.token_page import WIDEST, answer_rows
+from workbench.figures.token_page import WIDEST, right_at
 from workbench.inspection.layer_similarity import layer_similarity
 from workbench.inspection.lens_differences import lens_differences
 from workbench.instruments.attention import attention_graph
@@ -111,7 +111,7 @@ def _canvas(p: Panel, name: str, look: Look, settings: dict[str, Any]) -> None:
         "Each cell shows the token whose vector has the largest inner product with the residual there. "
         "Click a token to see its edges alone. Where a head looks does not show what it reads there, nor that it "
         "matters.",
-        verdict=by_place.answered(answer_rows(look.seen)[0].right),
+        verdict=by_place.answered(right_at(look.seen), look.opened.subject.task),
         token=lambda position: focus_on(position, settings["query"]),
     )
 

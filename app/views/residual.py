@@ -49,13 +49,15 @@ def maps(look: Look) -> None:
         with inspector:
             cell = cells.tokens(look, how=how, final_norm=final_norm)
         seen, top = code.seen(look), min(8, len(look.seen.subject.encoder))
-        points = code.call(projection.from_embedding, seen.subject)
+        deep = len(projection.some_points(look.opened.subject)) < len(projection.from_embedding(look.opened.subject))
+        some = deep and not fields.toggle("Every layer", "every_layer", more)
+        points = code.call(projection.some_points if some else projection.from_embedding, seen.subject)
         reading = {"how": how, "final_norm": final_norm}
         table = code.assign("table", projection.top_tokens, seen, top=top, **reading, points=points)
         figure = code.call(figures.residual_maps, seen, table, start=start, cell=cell)
         answers = answer_rows(look.seen)
         best = code.value_of(table).select(basis="decoder", rank=1)
-        verdict = on_top(best, answers[1].words) if len(answers) == 2 else None
+        verdict = on_top(best, answers[1].words, answers[1].name) if len(answers) == 2 else None
         p.show(figure, {"residual": table}, SAYS, verdict=verdict, cell=cells.move)
     over_layers(look, cell[1], reading)
 

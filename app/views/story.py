@@ -29,6 +29,7 @@ from workbench.report.story import (
     title_of,
     with_input,
 )
+from workbench.runs import Run
 from workbench.util.words import capitalised
 
 belongs_to_run("chapter")
@@ -73,7 +74,7 @@ def chapters(look: Look, found: how_it_works.Found) -> None:
             chosen = fields.listed("Chapter", list(sentences), "chapter", next(iter(sentences)), said)
         with st.container(key="story-chapter"):
             if chosen in there:
-                chapter(told, there.index(chosen))
+                chapter(told, there.index(chosen), look.opened.run)
             else:
                 st.info("The pictures behind this sentence are still being measured.")
 
@@ -101,13 +102,13 @@ def _short(title: str, told: Statement) -> str:
     return capitalised(told.rest) if told.name == title else told.text
 
 
-def chapter(told: Symbol, number: int) -> None:
+def chapter(told: Symbol, number: int, run: Run) -> None:
     """One finding with its pictures and what they do not show."""
     one: Chapter = value_of(told)[number]
     with panel(one.title, "story") as p:
         if one.statement.chips:
             with st.container(horizontal=True, key="how-story"):
-                how_it_works.chips(one.statement, st)
+                how_it_works.chips(one.statement, st, run)
         for i in range(len(one.pictures)):
             part = p if i == 0 else p.part(f"Picture {i + 1}", str(i + 1))
             part.show(

@@ -26,7 +26,7 @@ from workbench.app.panels.panel import panel
 from workbench.app.panels.watch_it_learn import watch
 from workbench.app.sidebar import END, TYPED, last, last_step
 from workbench.app.state import Look, current
-from workbench.figures.token_page import answer_rows
+from workbench.figures.token_page import right_at
 from workbench.inspection import learning_curves as learning
 from workbench.inspection import over_training
 from workbench.inspection.over_training import Moment, Timeline
@@ -151,7 +151,7 @@ def curves(look: Look) -> None:
         events = code.call(learning.events, run)
         drawn = code.call(figures.learning_curves, {look.opened.run.name: logged}, log=log, events=events, **spans)
         figure = code.call(figures.mark_step, drawn, step, in_words(look))
-        verdict = learnt(code.value_of(logged), look.opened.subject.task.unit)
+        verdict = learnt(code.value_of(logged), look.opened.subject.task)
         p.show(figure, code.value_of(logged), AS_LOGGED + rise_in_words(steepest), verdict=verdict)
 
 
@@ -180,7 +180,7 @@ def picture(look: Look, end: Moment, place: Head, *, chosen: bool) -> None:
         if st.session_state.get("which", "any") != "any" and st.session_state.get("how") != TYPED:
             says += " The input was chosen by how hard it is for the model at this very checkpoint."
         figure = code.call(figures.canvas, code.seen(look), layer=layer, head=head, which=which, start=start)
-        verdict = by_place.answered(answer_rows(look.seen)[0].right)
+        verdict = by_place.answered(right_at(look.seen), look.opened.subject.task)
         p.show(figure, {"attention": matrices(look, layer, head, which)}, says, verdict=verdict)
 
 

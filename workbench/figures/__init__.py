@@ -37,6 +37,7 @@ from workbench.figures.input_differences import attention_difference, residual_d
 from workbench.figures.layer_similarity import layer_similarity
 from workbench.figures.learning_curves import learning_curves
 from workbench.figures.mechanisms import mechanism_rates, mechanisms
+from workbench.figures.next_token import next_token
 from workbench.figures.node_scores import node_scores
 from workbench.figures.over_training import map_over_training, mark_step, over_training, shade_steps
 from workbench.figures.paper_projection import paper_projection
@@ -147,6 +148,7 @@ __all__ = [
     "mark_step",
     "mechanism_rates",
     "mechanisms",
+    "next_token",
     "node_scores",
     "over_training",
     "paper_projection",

@@ -107,6 +107,7 @@ def canvas(
     start: int = 0,
     query: int | None = None,
     cell: tuple[str, int] | None = None,
+    points: Sequence[str] | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> Drawing:
     """One input, its truth, one head's attention and the residual's top tokens, in one picture.
@@ -121,6 +122,8 @@ def canvas(
         which, threshold: `pattern`, a power of it such as `A²`, or `resolvent`; the smallest share of a row drawn.
         basis, start: `encoder` or `decoder`, of the residual's top tokens; the first of at most `WIDEST` positions.
         query, cell: the position in focus, whose edges alone are drawn; the (hook name, position) that is marked.
+        points: hook names of the residuals that are drawn; by default all, of a deep model some of its layers
+            (`projection.some_points`).
         notes: name of a row -> what stands before it, such as the number of a note.
 
     Raises:
@@ -131,7 +134,7 @@ def canvas(
     _draw_input(page, seen, example, gold, notes or {})
     data = _hops(seen, page, (layer, head, example))
     says = f"{seen.subject.name}; {_edges_drawn(page, weight, threshold, page.attention(weight, edges))}"
-    _draw_residual(page, seen, example, basis)
+    _draw_residual(page, seen, example, basis, points)
     page.legend(edges)
     title = f"Layer {layer}, head {head}: {attention_graph.matrix_in_words(which)}"
     return Drawing(title, says, page.body(), page.width, page.height, data)
@@ -172,9 +175,9 @@ def _draw_input(
     page.rows(label_rows(seen, example)[:MOST_LABELS], quiet=True)
 
 
-def _draw_residual(page: _Page, seen: Capture, example: int, basis: str) -> None:
+def _draw_residual(page: _Page, seen: Capture, example: int, basis: str, points: Sequence[str] | None) -> None:
     """The residual's top tokens from the embedding to the last layer, then the model's answers and the right ones."""
-    points = projection.from_embedding(seen.subject)
+    points = projection.some_points(seen.subject) if points is None else points
     table = projection.top_tokens(seen, example=example, top=1, points=points, bases=(basis,))
     table = table.select(basis=basis, rank=1)
     answers = answer_rows(seen, example)
@@ -301,11 +304,12 @@ class _Page(TokenPage):
     def _in_legend(self, kind: Kind, members: Sequence[tuple[int, int]]) -> tuple[str, str, str | None]:
         """A kind of edges with their number, of those how many are drawn, and how; no words where there are none."""
         style, n = KINDS[kind], f"{len(members)}"
+        label = style.label if self.truth_legend or kind != "idle" else "attention"
         if self.query is not None:
             n = f"{sum(query == self.query for query, _ in members)} of {n} shown"
         elif kind == "idle" and self.idle_in_focus_alone:
             n += ", shown for a token in focus"
-        return (f"{style.label} ({n})" if members else ""), style.colour, style.dash
+        return (f"{label} ({n})" if members else ""), style.colour, style.dash
 
     def legend(self, edges: Mapping[Kind, Sequence[tuple[int, int]]]) -> None:
         """The kinds of edges that there are, with their numbers, in as many lines as it takes."""

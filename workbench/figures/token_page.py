@@ -20,6 +20,8 @@ ARCS = 92  # pixels for the arcs on either side of the tokens
 LINE = 17  # height of a row of labels, in pixels
 LIKELIEST = 5  # tokens that hovering over an answer names
 WIDEST = 128  # positions drawn at once
+NAMES, NAMES_OF_TEXT = ("model says", "right answer"), ("predicts next", "next token")
+"""The rows of a model's answers and of the right ones."""
 WIDE = "#%@MWmw⊥÷×+=<>␣⏎⇥"  # letters that need more than the usual share of their height
 
 
@@ -60,24 +62,36 @@ class Row:
     small: bool = False
 
 
+def right_at(seen: Capture, example: int = 0) -> list[bool | None]:
+    """Whether the model is right at each position, of a set throughout; None where nothing is scored."""
+    shares = correct(seen.logits, seen.batch)[example].tolist()
+    scored = seen.batch.loss_mask[example].tolist()
+    return [share == 1 if asked else None for share, asked in zip(shares, scored, strict=True)]
+
+
 def answer_rows(seen: Capture, example: int = 0) -> list[Row]:
     """Two rows, the model's answers and the right ones, at each position that is scored.
 
-    Where the answer is a set, one row with the share of it that is among as many of the likeliest tokens.
+    Where the answer is a set, one row with the share of it that is among as many of the likeliest tokens. Of running
+    text, where another token than the one that follows is no mistake, what is predicted after the last token too.
     """
     task, batch = seen.subject.task, seen.batch
-    scored = batch.loss_mask[example].tolist()
-    shares = correct(seen.logits, batch)[example].tolist()
-    right = [share == 1 if asked else None for share, asked in zip(shares, scored, strict=True)]
+    scored, right = batch.loss_mask[example].tolist(), right_at(seen, example)
     if batch.targets.ndim == 3:
+        shares = correct(seen.logits, batch)[example].tolist()
         in_percent = [f"{share:.0%}" if asked else "" for share, asked in zip(shares, scored, strict=True)]
         return [Row("found of the set", in_percent, right)]
     answers, wanted = named(seen.logits[example], task.words), task.words(batch.targets[example])
     blank = [None] * len(scored)
     said = [word if asked else "" for word, asked in zip(answers, scored, strict=True)]
+    if task.running_text:  # what comes after the last token is predicted too
+        last = int(task.lengths(batch.tokens[example : example + 1])[0]) - 1
+        said[last] = answers[last]
+        right = [True if is_right else None for is_right in right]
+    names = NAMES_OF_TEXT if task.running_text else NAMES
     return [
-        Row("model says", said, right, tips=_likeliest(seen, example)),
-        Row("right answer", [word if asked else "" for word, asked in zip(wanted, scored, strict=True)], blank),
+        Row(names[0], said, right, tips=_likeliest(seen, example)),
+        Row(names[1], [word if asked else "" for word, asked in zip(wanted, scored, strict=True)], blank),
     ]
 
 
@@ -91,7 +105,8 @@ def confidence_row(seen: Capture, example: int = 0) -> Row:
         of_right = probability.gather(-1, targets.clamp(min=0)[:, None])[:, 0]
     shown = zip(of_right.tolist(), batch.loss_mask[example].tolist(), strict=True)
     words = [_per_cent(share) if asked else "" for share, asked in shown]
-    return Row("p(right), %", words, [None] * len(words), tips=_likeliest(seen, example), small=True)
+    name = "p(next), %" if seen.subject.task.running_text else "p(right), %"
+    return Row(name, words, [None] * len(words), tips=_likeliest(seen, example), small=True)
 
 
 def _per_cent(share: float) -> str:
@@ -111,8 +126,10 @@ def _likeliest(seen: Capture, example: int) -> list[str]:
 
 
 def label_rows(seen: Capture, example: int = 0) -> list[Row]:
-    """A row for every label of the task's truth that this input has."""
-    task, rows = seen.subject.task, []
+    """A row for every label of the task's truth that this input has; none of running text, which has but places."""
+    task, rows = seen.subject.task, list[Row]()
+    if task.running_text:
+        return rows
     for name, values in seen.truth.labels.items():
         labels = values[example]
         if not (labels >= 0).any():
@@ -219,7 +236,8 @@ class TokenPage:
         box: dict[str, Any] = {"x": self.x(i) - self.column / 2 + 1, "width": self.column - 2, "rx": 3}
         box |= {"y": y - LINE / 2, "height": LINE - 1, "data_tip": tip}
         if right is None:
-            return element("rect", **box, fill_opacity=0)
+            frame: dict[str, Any] = {"stroke": CHANGED, "stroke_width": 2.5} if framed else {}
+            return element("rect", **box, **frame, fill_opacity=0)
         colour = GREEN if right else VERMILLION
         box |= {"fill": colour, "fill_opacity": 0.22, "stroke": colour}
         box["stroke_dasharray"] = None if right or framed else "3 2"

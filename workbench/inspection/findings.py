@@ -62,7 +62,9 @@ def _sample(inspected: Inspected) -> MeasuredOn:
 def _answers(group: SeedGroup) -> AnswerRates | None:
     if "overall" not in group:
         return None
-    position, sequence = (_share(group["overall"].mean.select(unit=unit)) for unit in ("position", "sequence"))
+    overall, text = group["overall"].mean, group.members[0].run.task().running_text
+    position = _share(overall.select(unit="position"))
+    sequence = None if text else _share(overall.select(unit="sequence"))
     by_group = group["accuracy"].mean if "accuracy" in group else None
     if by_group is None or len(by_group.dims) != 1 or (worst := extreme(by_group, "least")) is None or worst.anywhere:
         return AnswerRates(position=position, sequence=sequence)

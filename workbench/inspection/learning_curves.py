@@ -54,7 +54,7 @@ def learning_curves(run: Run, only: Sequence[str] = ()) -> dict[str, Measurement
         ValueError: if the log is damaged.
     """
     metrics, config = run.metrics(), run.config
-    if "test_loss" in metrics and run.task().in_perplexity:
+    if "test_loss" in metrics and run.task().running_text:
         metrics["perplexity"] = np.exp(metrics["test_loss"].to_numpy(dtype=float).clip(max=LARGEST_LOSS))
     alone = set(config.objectives) == {NEXT_TOKEN}
     if alone and "loss" in metrics and NEXT_TOKEN not in metrics:

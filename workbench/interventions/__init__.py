@@ -31,6 +31,7 @@ from workbench.interventions.edit import (
     writes,
 )
 from workbench.interventions.many_inputs import ReadBy, SpanEdit, activation, cut_edges, exchanged, read_by
+from workbench.interventions.next_token import NextToken, next_token
 from workbench.interventions.one_input import CutEdge, Exchange, MoveEdge, Patch, RemoveHead, RemoveWrite
 from workbench.interventions.outcomes import (
     OUTCOMES,
@@ -61,6 +62,7 @@ __all__ = [
     "Head",
     "Hooks",
     "MoveEdge",
+    "NextToken",
     "Patch",
     "Places",
     "Question",
@@ -80,6 +82,7 @@ __all__ = [
     "fallen_without",
     "head_in_words",
     "in_layers",
+    "next_token",
     "outcomes",
     "point_in_words",
     "points",

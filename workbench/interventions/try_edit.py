@@ -79,6 +79,8 @@ class Edited:
 
     def verdict(self) -> str:
         """What became of the answers, in one line: how many changed, and the answer that changed most."""
+        if self.before.subject.task.running_text:
+            return self._next_tokens()
         n, changed = int(self.scored.sum()), int(self.changed.sum())
         if not n:
             return "this input asks for no answer"
@@ -89,6 +91,20 @@ class Edited:
         what = ", ".join(f"{count} {fate}" for count, fate in fates if count) or "wrong before and after"
         many = f"{changed} of {n} answers change{'s' if changed == 1 else ''}" if n > 1 else "the answer changes"
         return f"{many} ({what}): {self._most()}"
+
+    def _next_tokens(self) -> str:
+        """What becomes of the tokens that are predicted, the last one first."""
+        task, n_pos = self.before.subject.task, len(projection.sequence(self.before, 0))
+        was, now = (run.logits[0, :n_pos].double().softmax(-1).cpu() for run in (self.before, self.after))
+        first, then = was[-1].argmax(), now[-1].argmax()
+        words = task.words(torch.stack([first, then]))
+        moves = f"({percent(float(was[-1, first]))}, then {percent(float(now[-1, first]))})"
+        after = f"“{words[0]}” stays the likeliest next token {moves}"
+        if first != then:
+            after = f"the likeliest next token becomes “{words[1]}” ({percent(float(now[-1, then]))}) in place of "
+            after += f"“{words[0]}” {moves}"
+        changed = int((was[:-1].argmax(-1) != now[:-1].argmax(-1)).sum())
+        return f"{after}; of the {n_pos - 1} positions before, the likeliest changes at {changed or 'none'}"
 
     @cached_property
     def most(self) -> int | None:

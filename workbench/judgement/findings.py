@@ -66,13 +66,14 @@ class AnswerRates(Stored):
     """How often a model is right, and the groups of answers in which it is least so.
 
     Attributes:
-        position, sequence: of all scored positions, and of whole sequences.
+        position, sequence: of all scored positions, and of whole sequences; None of these in running text, where
+            nothing is asked.
         worst: the groups of answers that are least right and not told apart; None where that may be any of them.
         groups: the first and the last of all groups, `2 to 30`, or how many there are where they are names.
     """
 
     position: Share
-    sequence: Share
+    sequence: Share | None
     worst: Extreme | None = None
     groups: str = ""
 

@@ -133,7 +133,12 @@ def _on_one_input(inspected: Inspected, seen: Capture | None, known: Kept | None
         return
     layer, head = _head_of(known) or inspected.needed_head or (0, 0)
     asks = seen.subject.task.summary
-    text = f"{capitalised(asks)}. One input, from the task's truth above to the model's answers below, through "
+    ends = (
+        "its tokens to the next ones"
+        if seen.subject.task.running_text
+        else "the task's truth above to the model's answers"
+    )
+    text = f"{capitalised(asks)}. One input, from {ends} below, through "
     kept = None if known is None else focus_in_words(known.findings.focus)
     why = kept or focus_in_words(focus(inspected)) or "Which head matters is not measured yet."
     text += f"{head_in_words(layer, head)}. {why}"
@@ -170,7 +175,7 @@ def _answers(one: SeedGroup, statement: Statement) -> Chapter:
 def _learnt(inspected: Inspected) -> Iterator[Chapter]:
     """When its answers became right, as it was logged; nothing of a model that was not trained here."""
     curves = learning_curves(inspected.run, ["accuracy", "whole_answer"])
-    accuracy, told = curves.get("accuracy"), learnt(curves, inspected.run.task().unit)
+    accuracy, told = curves.get("accuracy"), learnt(curves, inspected.run.task())
     if told is None or accuracy is None or len(accuracy.values) < 2:
         return
     picture = figures.learning_curves({inspected.name: curves})

@@ -161,7 +161,7 @@ def _add_answers(add: Add, columns: Sequence[Column]) -> None:
         for _, part in _coordinates([one for one in columns if one.name in own], "loss"):
             label = f"{name.lower()}{part.removeprefix('loss')} (nats)"
             add(label, lambda one, own=own, at={"part": part}: value(own.get(one.name), at, number))  # type: ignore[misc]
-    if any("loss" in one and _in_perplexity(one) for one in columns):
+    if any("loss" in one and _of_running_text(one) for one in columns):
         add("perplexity", _cell("loss", {"part": "loss"}, _perplexity))
     for name, words, show in DECODED:
         if any(name in one and not one[name].mean.dims for one in columns):
@@ -173,8 +173,8 @@ def _add_answers(add: Add, columns: Sequence[Column]) -> None:
             add(f"  {group} {label}", _cell(name, {group: label}, show))
 
 
-def _in_perplexity(one: Column) -> bool:
-    return members_of(one)[0].run.task().in_perplexity
+def _of_running_text(one: Column) -> bool:
+    return members_of(one)[0].run.task().running_text
 
 
 def _perplexity(loss: Measurement) -> str:

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from workbench.tasks.accuracy import Unit, correct, whole
+from workbench.tasks.accuracy import COUNTED, Unit, correct, whole
 from workbench.tasks.batch import Batch, Tokens, Truth, before_padding
 from workbench.tasks.known_text import KnownText, Origin
 from workbench.tasks.pairs import Pairs, make_pairs
@@ -55,8 +55,8 @@ class Task(Checked, ABC):
     """The labels of the truth whose values are token ids."""
     typed: ClassVar[str] = "Input, as the task writes it"
     """What a person types, as the title of a field."""
-    in_perplexity: ClassVar[bool] = False
-    """Whether people read its loss as perplexity, the exponential of the loss, as that of language is."""
+    running_text: ClassVar[bool] = False
+    """Whether nothing is asked and each token is predicted from those before it; its loss is read in perplexity."""
     for_more: ClassVar[str] = "ask for larger ones"
     """What to do where one side of the split has hardly any example."""
     files: ClassVar[tuple[str, ...]] = ()
@@ -75,6 +75,11 @@ class Task(Checked, ABC):
     def group_label(self) -> str:
         """The label of the truth that says in which group an answer is; by default it has the group's name."""
         return self.group
+
+    @property
+    def counted(self) -> str:
+        """What is counted as right or wrong, in words."""
+        return "next tokens" if self.running_text else COUNTED[self.unit]
 
     @property
     def drawn(self) -> str:

@@ -42,6 +42,7 @@ class Sequences(Task):
     summary: ClassVar[str] = "the next token of sequences of one's own"
     group: ClassVar[str] = "eighth"
     unit: ClassVar[Literal["position"]] = "position"
+    running_text: ClassVar[bool] = True
     files: ClassVar[tuple[str, ...]] = ("path",)
 
     path: str = Field(description="a file that `Sequences.save` wrote")

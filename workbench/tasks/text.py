@@ -57,7 +57,7 @@ class Text(Task):
     summary: ClassVar[str] = "the next token of a text on this machine"
     group: ClassVar[str] = "eighth"
     unit: ClassVar[Literal["position"]] = "position"
-    in_perplexity: ClassVar[bool] = True
+    running_text: ClassVar[bool] = True
     for_more: ClassVar[str] = "take a longer text, or shorter blocks (--task.block)"
     files: ClassVar[tuple[str, ...]] = ("path", "tokenizer")
 

@@ -33,6 +33,7 @@ BASES = ("encoder", "decoder")
 UNITS: dict[str, str] = {"raw": "inner product", "cosine": "cosine", "coordinates": "coordinate"}
 CONTROLS = ("mismatched", "untrained")
 SHOWN = 8  # tokens of a cell that are looked up at once: other figures show more or fewer of them
+DEEP, ROWS = 20, 12  # more points than this are too many to look at, and how many are shown then, at most
 AS_READ = " (the decoder basis after the model's final norm, as it reads its last residual)"
 
 why_not = no_reason
@@ -46,6 +47,18 @@ def needs(subject: Subject) -> list[str]:
 def from_embedding(subject: Subject) -> list[str]:
     """The points of `needs`, with the embedding before them."""
     return ["blocks.0.hook_resid_pre", *needs(subject)]
+
+
+def some_points(subject: Subject) -> list[str]:
+    """The points of `from_embedding`; of a deep model the embedding and every so many layers' end, the last among them.
+
+    They fit on a page: `ROWS` at most.
+    """
+    every = from_embedding(subject)
+    if len(every) <= DEEP:
+        return every
+    ends = [point for point in every if point.endswith("hook_resid_post")][::-1]
+    return [every[0], *ends[:: -(-len(ends) // (ROWS - 1))][::-1]]
 
 
 def basis(subject: Subject, name: str) -> Float[Tensor, "token d_model"]:

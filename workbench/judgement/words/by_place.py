@@ -12,6 +12,7 @@ from workbench.judgement.words.extremes import at, at_label, at_places
 from workbench.measurement import Measurement, numbers
 from workbench.measurement.numbers import between, number, percent
 from workbench.measurement.places import at_point, point_name
+from workbench.tasks import Task
 from workbench.util.words import capitalised
 
 
@@ -268,15 +269,18 @@ def swapped(m: Measurement) -> str:
     return f"{says} (untouched: {percent(here)}). In the first it {first}."
 
 
-def answered(right: Sequence[bool | None]) -> str | None:
-    """How many answers to one input are right.
+def answered(right: Sequence[bool | None], task: Task) -> str | None:
+    """How many answers to one input are right; of running text, how many next tokens are predicted.
 
     Args:
         right: at each position; None where no answer is asked for.
+        task: which says whether anything is asked.
     """
     asked = [answer for answer in right if answer is not None]
     if not asked:
         return None
+    if task.running_text:
+        return f"At {sum(asked)} of {len(asked)} positions the model finds the token that follows the likeliest."
     if len(asked) == 1:
         return f"The answer to this input is {'right' if asked[0] else 'wrong'}."
     return f"{sum(asked)} of {len(asked)} answers to this input are right."

@@ -15,23 +15,23 @@ from workbench.measurement import Measurement
 from workbench.measurement.controls import control_in_words
 from workbench.measurement.numbers import counted, number, percent
 from workbench.measurement.places import at_point
-from workbench.tasks import COUNTED, Task, Unit
+from workbench.tasks import COUNTED, Task
 
 FEWEST_ROWS = 4  # of a map between tokens, of which anything is said
 LEVELS = (0.5, 0.95)  # of all answers
 
 
-def learnt(curves: Mapping[str, Measurement], unit: Unit) -> str | None:
+def learnt(curves: Mapping[str, Measurement], task: Task) -> str | None:
     """When half and when nearly all answers became right; None where no accuracy was logged.
 
     Args:
         curves: `learning_curves(run)`, of which `accuracy` and `whole_answer` are told.
-        unit: what the task counts as an answer (`Task.unit`).
+        task: what was trained, which says what counts as an answer.
     """
-    told = {"accuracy": unit} | ({"whole_answer": "sequence"} if unit == "position" else {})
-    said = [
-        _reached(COUNTED[of], curves[name]) for name, of in told.items() if name in curves and len(curves[name].values)
-    ]
+    told = {"accuracy": task.counted}
+    if task.unit == "position" and not task.running_text:
+        told["whole_answer"] = COUNTED["sequence"]
+    said = [_reached(what, curves[name]) for name, what in told.items() if name in curves and len(curves[name].values)]
     return " ".join(said) or None
 
 
@@ -48,7 +48,7 @@ def _reached(what: str, curve: Measurement) -> str:
 
 def right(accuracy: float, task: Task) -> str:
     """How much of what a task counts was right at the last evaluation, for a card."""
-    return f"{percent(accuracy)} of {COUNTED[task.unit]} right, {task.drawn}"
+    return f"{percent(accuracy)} of {task.counted} right, {task.drawn}"
 
 
 def strongest_path(path: Path) -> str:
@@ -57,12 +57,13 @@ def strongest_path(path: Path) -> str:
     return f"The strongest of them takes {steps} step{'s' * (steps != 1)} and weighs {number(path.weight)}."
 
 
-def on_top(table: Measurement, right: Sequence[str]) -> str | None:
+def on_top(table: Measurement, right: Sequence[str], what: str = "right answer") -> str | None:
     """At how many scored positions the right answer is the residual's top token, first at all and at the end.
 
     Args:
         table: `projection.top_tokens(…)` on the decoder basis, rank 1: dims `point`, `position`.
         right: the right answer at each position, empty where none is asked for.
+        what: what these are; of running text the next token.
 
     Returns None where no answer is asked for.
     """
@@ -72,7 +73,7 @@ def on_top(table: Measurement, right: Sequence[str]) -> str | None:
         return None
     found = [int((row[asked] == np.array(right)[asked]).sum()) for row in table.labels]
     points, n = table.coords["point"], int(asked.sum())
-    text = f"The right answer is on top {at_point(points[-1])} at {found[-1]} of {n} scored positions"
+    text = f"The {what} is on top {at_point(points[-1])} at {found[-1]} of {n} scored positions"
     first = next((i for i, count in enumerate(found) if count >= max(1, n / 2)), None)
     if first is None or first == len(points) - 1:
         return f"{text}; at no point before at half of them."

@@ -20,7 +20,6 @@ from workbench.tasks import COUNTED, counted
 from workbench.util.words import capitalised
 
 MOST_CLAIMS = 3  # that are told one by one; of the others only how often they hold is
-NO_CLAIM = "How it finds its answers is not known: no claim here is about this task."
 
 Chip = Literal["answers", "reads", "holds", "needed", "absent", "tells nothing", "spread", "collapse"]
 
@@ -136,9 +135,11 @@ def _chips(group: Sequence[Judgement]) -> tuple[Chip, ...]:
 
 def _answers(found: Findings, answers: AnswerRates) -> Statement:
     """What it gets right, and the groups of answers in which it is worst."""
-    text = f"{found.name} gets {share(answers.position)} of {COUNTED['position']} right"
-    if abs(answers.position.value - answers.sequence.value) > 1e-8:
-        text += f", and {share(answers.sequence)} of {COUNTED['sequence']}"
+    whole = answers.sequence
+    what = "predicts {} of next tokens" if whole is None else f"gets {{}} of {COUNTED['position']} right"
+    text = f"{found.name} {what.format(share(answers.position))}"
+    if whole is not None and abs(answers.position.value - whole.value) > 1e-8:
+        text += f", and {share(whole)} of {COUNTED['sequence']}"
     sample, worst = found.samples[0], answers.worst
     text += f", on {_drawn(sample)} sequences{f' ({_spread(sample)})' if sample.spread else ''}"
     if worst is not None and len(worst.places) <= MOST_NAMED:
@@ -206,8 +207,15 @@ def at_a_glance(found: Findings) -> tuple[str, str]:
     for statement in said:
         if statement.brief:
             return statement.name, statement.brief
-    none = "No claim about how it works holds beyond its controls." if found.claims else NO_CLAIM
+    none = "No claim about how it works holds beyond its controls." if found.claims else no_claim(found)
     return "", " ".join([none, *(statement.text for statement in said if "spread" in statement.chips)])
+
+
+def no_claim(found: Findings) -> str:
+    """What is said where no claim is about a task."""
+    if found.answers is not None and found.answers.sequence is None:
+        return "No claim here is about how it predicts running text."
+    return "How it finds its answers is not known: no claim here is about this task."
 
 
 def how_sure(found: Sequence[Findings]) -> str:

@@ -11,18 +11,23 @@ end of text that the tokenizer puts after it, and finds padding by its token, wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from threading import RLock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from transformer_lens.hook_points import HookPoint
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import PreTrainedTokenizerBase
 
 from workbench.models.attention import Attention
 from workbench.models.hooked_decoder import is_words
+
+_LOCKS: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # a lock in the model itself could not be copied
 
 
 def around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
@@ -36,10 +41,32 @@ def around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
 class HookedPretrained(TransformerBridge):
     """A bridge of a Hugging Face model that reads texts by the rule of its tokenizer.
 
-    Some of its layers may have a variant of this library.
+    Some of its layers may have a variant of this library. Hooks are on the model and see every run of it, so one thread
+    at a time has hooks on it or runs it: another, such as a page that is drawn while something is measured, waits.
     """
 
     variants: tuple[Attention, ...] = ()
+
+    @property
+    def _alone(self) -> AbstractContextManager[Any]:
+        """Held by the thread that runs the model or has hooks on it; a copy of the model has its own."""
+        return _LOCKS.setdefault(self, RLock())
+
+    @contextmanager
+    def hooks(self, *given: Any, **named: Any) -> Iterator[Any]:
+        """As TransformerLens's; no other thread runs the model within."""
+        with self._alone, super().hooks(*given, **named) as hooked:
+            yield hooked
+
+    def run_with_cache(self, *given: Any, **named: Any) -> Any:
+        """As TransformerLens's; no other thread runs the model meanwhile."""
+        with self._alone:
+            return super().run_with_cache(*given, **named)
+
+    def run_with_hooks(self, *given: Any, **named: Any) -> Any:
+        """As TransformerLens's; no other thread runs the model meanwhile."""
+        with self._alone:
+            return super().run_with_hooks(*given, **named)
 
     def process_weights(self, *given: Any, **named: Any) -> None:
         """TransformerLens's processing of weights, where it does not change what the model computes.
@@ -88,7 +115,8 @@ class HookedPretrained(TransformerBridge):
                 named["attention_mask"] = real.long()
             if not bool(real.all()) and (given[0] if given else named.get("return_type")) in ("loss", "both"):
                 named.setdefault("labels", input.masked_fill(~real, -100))
-        return super().forward(input, *given, **named)
+        with self._alone:
+            return super().forward(input, *given, **named)
 
     def generate(self, input: Any = "", *given: Any, **named: Any) -> Any:
         """As TransformerLens's: prompts go on behind their own last token, whatever a tokenizer puts after a text."""

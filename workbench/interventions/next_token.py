@@ -1,0 +1,144 @@
+"""What a model takes for the next token of a text, and the heads that this rests on.
+
+What each head's absence would do is estimated for all of them by one gradient, and measured for the foremost. Shows:
+heads without which this token is less likely, or more. Does not show: what they hold, how often that is so on other
+texts, or heads whose work others do as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from workbench.capture import Capture
+from workbench.instruments.attention import attention_graph
+from workbench.interventions.edit import Head, Hooks, edited_logits, put
+from workbench.interventions.outcomes import can_remove_heads
+from workbench.measurement import Measurement
+from workbench.models import AnyHooked
+
+LIKELIEST, REMOVED, TOLD = 5, 16, 5  # tokens that are named, heads that are removed, and those of them that are told
+AT_ONCE = 1024  # tokens of a batch in which each row is without another head
+
+
+@dataclass(frozen=True)
+class NextToken:
+    """What `next_token` found at one position.
+
+    Attributes:
+        likeliest: the probability of the likeliest tokens, these in its labels: dim `rank`, from 1.
+        without: the probability of the likeliest one without each of the heads that it rests on most, and what they
+            read most at the position in its labels: dim `head`; None where the model's heads cannot be removed.
+        heads: (layer, head) of these.
+    """
+
+    likeliest: Measurement
+    without: Measurement | None = None
+    heads: tuple[Head, ...] = ()
+
+
+def next_token(model: AnyHooked, seen: Capture, position: int | None = None) -> NextToken:
+    """The tokens that a model finds likeliest after a position, and the heads without which the first changes most.
+
+    Args:
+        model: the hooked model.
+        seen: what it computes on one input, with the logits, and the patterns where they can be seen.
+        position: by default the last one of the input.
+
+    Raises:
+        ValueError: if there are several inputs, or the input has no such position.
+    """
+    task, n_pos = seen.subject.task, int(seen.subject.task.lengths(seen.batch.tokens)[0])
+    if len(seen.batch) != 1:
+        raise ValueError(f"the next token is that of one input, not of a batch of {len(seen.batch)}")
+    position = n_pos - 1 if position is None else position
+    if not 0 <= position < n_pos:
+        raise ValueError(f"there is no position {position}; the input has {n_pos} tokens")
+    top = seen.logits[0, position].double().softmax(-1).topk(min(LIKELIEST, seen.logits.shape[-1]))
+    settings = {"model": seen.subject.name, "position": position}
+    likeliest = Measurement(
+        name="Next token",
+        values=top.values.cpu().numpy(),
+        dims=("rank",),
+        coords={"rank": range(1, len(top.values) + 1)},
+        units="probability",
+        settings=settings,
+        labels=np.array(task.words(top.indices), dtype=object),
+        caption="The tokens that the model finds likeliest after this one, given all before it.",
+    )
+    if not can_remove_heads(model):
+        return NextToken(likeliest)
+    token, tokens = int(top.indices[0]), seen.batch.tokens[:, :n_pos]
+    estimated = _estimated(model, tokens, position, token)
+    order = estimated.abs().flatten().argsort(descending=True, stable=True)[:REMOVED].tolist()
+    candidates = [divmod(place, estimated.shape[1]) for place in order]
+    after = _probabilities_without(model, tokens, candidates, position, token)
+    told = (after.log() - top.values[0].log().cpu()).abs().argsort(descending=True, stable=True)[:TOLD].tolist()
+    heads = [candidates[place] for place in told]
+    without = Measurement(
+        name="Next token without a head",
+        values=after[told].numpy(),
+        dims=("head",),
+        coords={"head": [f"{layer}.{head}" for layer, head in heads]},
+        units="probability",
+        settings={**settings, "heads": estimated.numel(), "removed": len(candidates)},
+        labels=np.array([_reads(seen, head, position) for head in heads], dtype=object),
+        caption=f"The probability of the likeliest token when a head writes nothing: of {estimated.numel()} heads the "
+        f"{len(candidates)} were removed, one by one, at which a gradient says that it changes most, and those at "
+        f"which it does are told. Heads whose work others do as well do not show.",
+    )
+    return NextToken(likeliest, without, tuple(heads))
+
+
+def _estimated(model: AnyHooked, tokens: Tensor, position: int, token: int) -> Float[Tensor, "layer head"]:
+    """How much the token's log-probability would change without each head: −Σ z · ∂log p/∂z, to first order."""
+    kept: dict[int, Tensor] = {}
+
+    def keep(z: Tensor, hook: Any, layer: int) -> Tensor:
+        kept[layer] = z if z.requires_grad else z.detach().requires_grad_()  # weights may be frozen
+        return kept[layer]
+
+    layers = range(model.cfg.n_layers)
+    hooks: Hooks = [(f"blocks.{layer}.attn.hook_z", partial(keep, layer=layer)) for layer in layers]
+    with torch.enable_grad(), model.hooks(fwd_hooks=hooks):
+        log_p = model(tokens)[0, position].log_softmax(-1)[token]
+        slopes = torch.autograd.grad(log_p, [kept[layer] for layer in layers])
+    # z and its gradient are [batch pos head d_head]
+    return torch.stack(
+        [-(kept[layer].detach() * slope).sum((0, 1, 3)) for layer, slope in zip(layers, slopes, strict=True)]
+    )
+
+
+def _probabilities_without(
+    model: AnyHooked, tokens: Int[Tensor, "one pos"], heads: Sequence[Head], position: int, token: int
+) -> Float[Tensor, " head"]:
+    """The token's probability without each of these heads, in float64: one row of a batch for each."""
+    found = []
+    for part in torch.arange(len(heads)).split(max(1, AT_ONCE // tokens.shape[1])):
+        hooks: Hooks = []
+        for layer in {heads[i][0] for i in part}:
+            gone = torch.zeros(len(part), model.cfg.n_heads, dtype=torch.bool)
+            for row, i in enumerate(part.tolist()):
+                gone[row, heads[i][1]] = heads[i][0] == layer
+            where = gone[:, None, :, None]  # [row pos head d_head]
+            hooks.append((f"blocks.{layer}.attn.hook_z", partial(put, where=where, values=torch.zeros(()))))
+        logits = edited_logits(model, tokens.expand(len(part), -1), hooks)[:, position]
+        found.append(logits.double().softmax(-1)[:, token].cpu())
+    return torch.cat(found)
+
+
+def _reads(seen: Capture, head: Head, position: int) -> str:
+    """The token that a head reads most from this position, with its place and share; empty where none is seen."""
+    if seen.subject.no_pattern:
+        return ""
+    row = attention_graph.pattern(seen, head[0])[0, head[1], position, : position + 1]
+    key = int(row.argmax())
+    word = seen.subject.task.words(seen.batch.tokens[0, key : key + 1])[0]
+    return f"{word} at {key}, {float(row[key]):.0%}"
