@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from tests.app import support
+from tests.app.browsing import settle, started
 from tests.app.conftest import APP
 from workbench.app.views import PAGES
 from workbench.cli import main
@@ -51,6 +53,32 @@ def test_what_is_typed_is_read_by_its_own_tokenizer(explorer: AppTest, folder: P
     assert support.check_code(explorer) >= 3
     support.page(explorer, "residual", how="Type", input="x" * 200)
     assert any("a text has 2 to 128 tokens, not 200" in error.value.replace("\\", "") for error in explorer.error)
+
+
+def test_the_canvas_begins_with_what_comes_next_and_asks_nothing_of_running_text(explorer: AppTest) -> None:
+    support.page(explorer, "canvas", how="Type", input="The cat sat")
+    assert support.panels(explorer)[:2] == ["What comes next", "Canvas"], "what claims say of a task is not here"
+    assert support.says(explorer, "After “The cat sat” comes most likely")
+    assert support.says(explorer, "positions the model finds the token that follows the likeliest.")
+    assert not support.says(explorer, "to this input")
+    drawn = support.drawings(explorer)
+    assert any("predicts next" in svg for svg in drawn) and not any("right answer" in svg for svg in drawn)
+    assert support.check_code(explorer) >= 3
+    assert not {"Which inputs", "Next wrong"} & {field.label for field in (*explorer.selectbox, *explorer.button)}
+
+
+@pytest.mark.browser
+def test_the_menu_has_the_pages_that_say_something_of_a_model(browser: Any, folder: Path, tmp_path: Path) -> None:
+    with started(tmp_path, str(folder)) as (_, address):
+        assert "/canvas?token=" in address, "the page that says what comes next"
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.goto(address)
+        settle(page)
+        menu = page.get_by_role("navigation").get_by_role("link").all_inner_texts()
+        assert [PAGES[name].title for name in PAGES if PAGES[name].of_models] == menu
+        page.goto(address.split("/canvas")[0] + "/weights")  # an old link
+        settle(page)
+        assert "whose maps are known by name" in page.inner_text('[data-testid="stMain"]')
 
 
 @pytest.mark.slow

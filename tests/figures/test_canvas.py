@@ -16,13 +16,16 @@ import torch
 
 import workbench
 from workbench import figures
-from workbench.capture import LOGITS, Capture
+from workbench.capture import LOGITS, Capture, Subject, capture
 from workbench.figures.canvas import kinds_of_edges
 from workbench.figures.drawing import Drawing
 from workbench.figures.token_page import WIDEST, TokenPage, answer_rows, confidence_row, label_rows
+from workbench.inspection import hook_names
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
 from workbench.measurement import Measurement
+from workbench.models import Decoder, DecoderConfig
+from workbench.models.hooked import hook
 from workbench.runs.compiled import compile_run
 from workbench.tasks import correct, make
 
@@ -353,3 +356,18 @@ def test_wide_words_fit_their_column() -> None:
         size = float(re.search(r'font-size="([\d.]+)"', drawn)[1])
         letters = re.search(r">([^<]*)<", drawn)[1]
         assert size * (1.0 if i else 0.62) * len(letters) <= page.column
+
+
+def test_of_a_deep_model_some_layers_are_drawn_the_last_among_them_and_all_where_asked() -> None:
+    task = make("sorting", max_length=3)
+    config = DecoderConfig(n_layers=14, d_model=8, n_heads=2, d_vocab=len(task.vocabulary), n_ctx=task.n_ctx)
+    model = Decoder(config, torch.Generator().manual_seed(0))
+    subject = Subject.of(model, task, "deep")
+    seen = capture(hook(model), subject, task.sample(1, torch.Generator().manual_seed(0)), hook_names(subject))
+    some, every = projection.some_points(seen.subject), projection.from_embedding(seen.subject)
+    assert len(every) == 29 and len(some) <= projection.ROWS
+    assert some[0] == every[0] and some[-1] == every[-1] and [*some] == [point for point in every if point in some]
+    drawn = [figures.canvas(seen, layer=0, head=0, **how).body.count("data-point") for how in ({}, {"points": every})]
+    assert drawn[0] * len(every) == drawn[1] * len(some)
+    shallow = Subject.of(Decoder(replace(config, n_layers=8, attention="standard"), torch.Generator()), task, "eight")
+    assert projection.some_points(shallow) == projection.from_embedding(shallow)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from workbench import tasks
 from workbench.judgement.words import by_place
 from workbench.measurement import Measurement
 
@@ -124,6 +125,11 @@ def test_the_token_that_ends_ahead_is_told_with_the_point_from_which_on_it_is() 
 
 
 def test_answers_to_one_input_are_counted_where_they_are_asked_for() -> None:
-    assert by_place.answered([None, True, False, True]) == "2 of 3 answers to this input are right."
-    assert by_place.answered([None, False]) == "The answer to this input is wrong."
-    assert by_place.answered([None]) is None
+    task = tasks.make("sorting")
+    assert by_place.answered([None, True, False, True], task) == "2 of 3 answers to this input are right."
+    assert by_place.answered([None, False], task) == "The answer to this input is wrong."
+    assert by_place.answered([None], task) is None
+    text = tasks.make("text", path="shakespeare")
+    assert by_place.answered([True, False, None], text) == (
+        "At 1 of 2 positions the model finds the token that follows the likeliest."
+    ), "in running text another token is no wrong answer"

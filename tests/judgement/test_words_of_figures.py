@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from workbench import tasks
 from workbench.judgement.words.figures import arrives, learnt, on_top
 from workbench.measurement import Measurement
+
+POSITIONS, WHOLE = tasks.make("induction"), tasks.make("sorting")
 
 
 def over(dim: str, labels: list, values: list[float], name: str = "Accuracy", units: str = "share") -> Measurement:
@@ -18,9 +21,12 @@ def test_the_steps_at_which_half_and_nearly_all_answers_were_right_are_told_of_t
         "Answer tokens right: 50% first at step 20, 95% first at step 1,040; 95% at step 1,040, the last evaluation."
     )
     of_whole = "Whole answers right: 50% first at step 1,040, 95% never; 60% at step 1,040, the last evaluation."
-    assert learnt({"accuracy": tokens, "whole_answer": whole}, "position") == f"{of_tokens} {of_whole}"
-    assert learnt({"accuracy": whole, "whole_answer": whole}, "sequence") == of_whole, "they are the same"
-    assert learnt({"accuracy": over("step", [], [])}, "position") is None
+    assert learnt({"accuracy": tokens, "whole_answer": whole}, POSITIONS) == f"{of_tokens} {of_whole}"
+    assert learnt({"accuracy": whole, "whole_answer": whole}, WHOLE) == of_whole, "they are the same"
+    assert learnt({"accuracy": over("step", [], [])}, POSITIONS) is None
+    text = tasks.make("text", path="shakespeare")
+    of_next = of_tokens.replace("Answer tokens", "Next tokens")
+    assert learnt({"accuracy": tokens, "whole_answer": whole}, text) == of_next, "no text is right as a whole"
 
 
 def top(words: list[list[str]]) -> Measurement:

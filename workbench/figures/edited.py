@@ -45,8 +45,9 @@ def edited(tried: Edited, *, start: int = 0) -> Drawing:
         _cuts(page, [(tried.edit.query, tried.edit.key)], (tried.edit.query, tried.edit.to))
     page.tokens()
     page.rows(_rows(tried))
-    _changes(page, answers.values, tried.most)
-    _legend(page, bool(page.chosen))
+    what = "next token" if tried.before.subject.task.running_text else "right answer"
+    _changes(page, answers.values, tried.most, what)
+    _legend(page, bool(page.chosen), what)
     notes = f"{tried.in_words()}; {tried.before.subject.name}{part_drawn(drawn, len(words))}"
     verdict = tried.verdict()
     return Drawing(capitalised(verdict), notes, page.body(), page.width, page.height)
@@ -84,19 +85,19 @@ def _cuts(page: TokenPage, edges: list[tuple[int, int]], moved: tuple[int, int] 
     page.height = base + 4
 
 
-def _changes(page: TokenPage, log_right: np.ndarray, most: int | None) -> None:
-    """A shaded cell for every answer: how much more or less likely the right one became."""
+def _changes(page: TokenPage, log_right: np.ndarray, most: int | None, what: str) -> None:
+    """A shaded cell for every answer: how much more or less likely the right one, or the next token, became."""
     change, share = log_right[1] - log_right[0], np.exp(log_right)
     if np.isnan(change[list(page.window)]).all():
         return
     y, largest = page.height + LINE / 2 + 1, max(FAINTEST, float(np.nanmax(np.abs(change))))
-    page.name("Δ log p", y, "change of the log-probability of the right answer, in nats")
+    page.name("Δ log p", y, f"change of the log-probability of the {what}, in nats")
     for i in page.window:
         if np.isnan(change[i]):
             continue
         value = float(change[i])
         was, now = (percent(float(one)) for one in share[:, i])
-        tip = f"{page.at(i)}: log p of the right answer {difference(value, units='nats')} ({was} to {now})"
+        tip = f"{page.at(i)}: log p of the {what} {difference(value, units='nats')} ({was} to {now})"
         cell = element(
             "rect",
             x=page.x(i) - page.column / 2 + 0.5,
@@ -119,13 +120,16 @@ def _short(value: float) -> str:
     return f"{value:+.0f}" if abs(value) >= 9.95 else f"{value:+.1f}"
 
 
-def _legend(page: TokenPage, somewhere: bool) -> None:
+def _legend(page: TokenPage, somewhere: bool, what: str) -> None:
     """What frames and shades mean; it stays in view like the names of the rows."""
     x, y = float(GUTTER), page.height + 8
     marks = [
         ("edited here", f"fill:{SKY};fill-opacity:.45"),
-        ("the answer changed", f"fill:none;stroke:{CHANGED};stroke-width:2.5"),
-        ("right answer less likely", f"fill:{VERMILLION};fill-opacity:.5"),
+        (
+            "the answer changed" if what == "right answer" else "the likeliest changed",
+            f"fill:none;stroke:{CHANGED};stroke-width:2.5",
+        ),
+        (f"{what} less likely", f"fill:{VERMILLION};fill-opacity:.5"),
         ("more likely", f"fill:{BLUE};fill-opacity:.5"),
     ]
     for words, style in marks if somewhere else marks[1:]:

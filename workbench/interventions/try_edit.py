@@ -48,9 +48,12 @@ class Edited:
 
     @cached_property
     def changed(self) -> Bool[np.ndarray, " pos"]:
-        """The positions whose answer became another one."""
+        """The positions whose answer became another one; of running text the last one too, behind which nothing is."""
         before, after = (predicted(run.logits[0], run.batch.targets[0]) for run in (self.before, self.after))
-        return (before != after).any(-1).cpu().numpy() & self.scored
+        asked = self.scored.copy()
+        if self.before.subject.task.running_text:
+            asked[: len(projection.sequence(self.before, 0))] = True
+        return (before != after).any(-1).cpu().numpy() & asked
 
     @cached_property
     def answers(self) -> Measurement:
@@ -112,7 +115,8 @@ class Edited:
         if not self.scored.any():
             return None
         log_right = self.answers.values
-        among = (self.changed if self.changed.any() else self.scored)[: log_right.shape[1]]
+        changed = self.changed & self.scored
+        among = (changed if changed.any() else self.scored)[: log_right.shape[1]]
         if self.before.batch.targets.ndim == 3:
             return int(np.argmin(np.where(among, log_right[1] - log_right[0], np.inf)))
         return int(np.argmax(np.where(among, np.abs(np.diff(np.exp(log_right), axis=0)[0]), -1)))
