@@ -56,12 +56,14 @@ def main() -> None:
 
 def _shown(page: Page, runs: Mapping[str, Run]) -> Literal["visible", "hidden"]:
     """Whether the menu has a page: not one that says nothing of the sidebar's run; by its address that opens too."""
-    if page.of_models or not runs:
+    if not runs:
         return "visible"
     named = st.query_params.get("run", url.memory().held.get("run"))
     run = runs.get(str(named)) or runs[state.first(list(runs.values()))]
-    alone = page.needs_run or len(runs) == 1  # the overview is of all runs
-    return "hidden" if isinstance(run, ModelRun) and alone else "visible"
+    if not isinstance(run, ModelRun) or (not page.needs_run and len(runs) > 1):  # the overview is of all runs
+        return "visible"
+    standard = all(layer["variant"] == "standard" for layer in run.config.model.attention)
+    return "hidden" if not page.of_models or (page.of_variants and standard) else "visible"
 
 
 def no_runs() -> None:

@@ -14,12 +14,14 @@ class Page(NamedTuple):
         file: its script, in this folder.
         needs_run: whether it is about the sidebar's run; in a folder without runs it says so instead.
         of_models: whether it says anything of a model of Hugging Face, which has no training, task or claims.
+        of_variants: whether it does so only of one that has a variant of this library.
     """
 
     title: str
     file: str
     needs_run: bool = True
     of_models: bool = True
+    of_variants: bool = False
 
     @property
     def path(self) -> Path:
@@ -33,7 +35,7 @@ PAGES: dict[str, Page] = {
     "residual": Page("Residual", "residual.py"),
     "entropy": Page("Entropy", "entropy.py"),
     "weights": Page("Weights", "weights.py", of_models=False),
-    "hops": Page("Hops", "hops.py"),
+    "hops": Page("Hops", "hops.py", of_variants=True),
     "mechanisms": Page("Mechanisms", "mechanisms.py", of_models=False),
     "circuit": Page("Circuit", "circuit.py", of_models=False),
     "training": Page("Training", "training.py", of_models=False),
