@@ -24,6 +24,7 @@ from workbench.measurement.numbers import percent
 from workbench.report.glossary import GLOSSARY
 from workbench.runs import Run
 from workbench.tasks import Task
+from workbench.util.messages import brief
 from workbench.util.seeds import generator
 from workbench.util.words import capitalised
 
@@ -33,6 +34,7 @@ LONGEST = 20_000  # characters of a typed input
 RANDOM = 10_000  # a random input's number is below this, so that it can be told and typed
 END = "the end"
 SAMPLED, TYPED = "Sample", "Type"
+LAST = "last_look"  # in the session
 
 
 def show(runs: dict[str, Run]) -> None:
@@ -124,15 +126,20 @@ def inputs(task: Task) -> dict[str, str]:
 
 
 def entry(opened: Opened) -> Look | None:
-    """A sampled or a typed input; None, with a message under the field, if what was typed is not one."""
+    """A sampled or a typed input; with a message under the field the one before, if what was typed is none."""
     task = opened.subject.task
     how = fields.segments("Input", [SAMPLED, TYPED], "how", SAMPLED, format_func=inputs(task).__getitem__)
     try:
         batch = typed(opened, task.typed, "input") if how == TYPED else _sampled(opened)
     except ValueError as error:
         st.error(plain(str(error)))
-        return None
-    return Look(opened, code.named("batch", batch))
+        before: Look | None = st.session_state.get(LAST)
+        if before is None or before.opened.key != opened.key:
+            return None
+        st.caption("The page still shows the input before it.")
+        return before
+    st.session_state[LAST] = look = Look(opened, code.named("batch", batch))
+    return look
 
 
 def typed(opened: Opened, label: str, key: str, suffix: str = "") -> Symbol:
@@ -154,7 +161,7 @@ def typed(opened: Opened, label: str, key: str, suffix: str = "") -> Symbol:
     except ValueError as error:
         shown = default if len(default) <= 80 else f"{default[:79]}…"
         st.button("Use the example", key=f"{key}-example", on_click=put, args=(key, default[:LONGEST]))
-        raise ValueError(f"This input cannot be read: {error}. Example: {shown}") from None
+        raise ValueError(f"This input cannot be read: {brief(error, 200)}. Example: {shown}") from None
 
 
 def _sampled(opened: Opened) -> Symbol:

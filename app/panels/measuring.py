@@ -13,6 +13,7 @@ from workbench.app.panels import background
 from workbench.app.panels.background import Job
 
 EVERY = 1.0  # seconds between two looks at what is being measured
+LEAST = 1.0  # seconds left that are worth saying
 
 
 def awaited(key: Hashable, measure: Callable[[Job], Any], what: str, none: str) -> Any:
@@ -87,6 +88,6 @@ def in_words(job: Job | None, what: str) -> str:
     """How long it has been measured, and how long it will be."""
     if job is None:
         return f"To be measured {what} …"
-    left = "" if job.left is None else f", about {words.seconds(job.left)} left"
+    left = "" if job.left is None or job.left < LEAST else f", about {words.seconds(job.left)} left"
     told = f": {job.told}" if job.told else ""
     return f"Measuring {what}{told}, {job.seconds:.0f} s so far{left} …"

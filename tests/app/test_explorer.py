@@ -56,7 +56,10 @@ def test_a_typed_input_is_shown_and_a_wrong_one_is_explained_under_its_field(exp
     explorer.text_input(key="input").set_value("5 three").run()
     (said,) = [error.value.replace("\\", "") for error in explorer.error]
     assert said.startswith("This input cannot be read: 'three' is not a number between 1 and 32. Example: ")
-    assert not explorer.exception and not drawings(explorer)
+    assert not explorer.exception and words(explorer)[:4] == ["5", "3", "3", "9"], "a mistake wipes nothing"
+    assert any("still shows the input before" in caption.value for caption in explorer.caption)
+    explorer.text_input(key="input").set_value("7 " * 400).run()
+    assert "type 1 to 20 numbers" in explorer.error[0].value.replace("\\", "") and len(explorer.error[0].value) < 300
     explorer.button(key="input-example").click().run()
     assert not explorer.error and " ".join(words(explorer)).startswith(said.split("Example: ")[1])
 

@@ -91,7 +91,8 @@ def _head(
     cost = None if fallen is None else _score(fallen, layer, head)
     if cost is not None:
         tip += f"; without it {percent(cost)} of right answers change"
-        parts.append(text(f"−{cost:.0%}", middle, below + LINE * (scores is not None), 10, class_="quiet"))
+        lost = f"−{cost:.0%}" if cost >= 0.005 else "0%"
+        parts.append(text(lost, middle, below + LINE * (scores is not None), 10, class_="quiet"))
     if box["width"] <= TINY:
         parts = []
     frame = {"stroke_width": 4} if marked else _frame(score)
