@@ -5,6 +5,7 @@ The panel is a fragment: if a click in another fragment is to redraw it, it is c
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import streamlit as st
@@ -13,7 +14,7 @@ from workbench import figures, interventions
 from workbench.app.config_in_words import plain
 from workbench.app.fields import edit as edits
 from workbench.app.fields import url
-from workbench.app.fields.values import put, start_anew
+from workbench.app.fields.values import keep, listed, put, start_anew
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
@@ -56,14 +57,15 @@ def try_an_edit(look: Look) -> None:
 
 
 TITLE = "Try an edit: cut an edge, remove a head, or swap what is held, on this input"
-CLICKED = "clicked_edge"  # in the session: the input, and the edge of it that was clicked or dragged last
+CLICKED = "cut"  # in the URL: the edge that was clicked or dragged last
+CLICKED_ON = "clicked_on"  # in the session: its input
 
 
 def cut_by_click(look: Look, layer: int, head: int, query: int, key: int) -> None:
     """For a click on an edge of attention: cut it, in the panel and in the line under the drawing."""
     if edits.refused(look, CutEdge) is None:
         edits.from_click(layer, head, query, key)
-    st.session_state[CLICKED] = (look.key, CutEdge(query, key, layer, head))
+    _click(look, CutEdge(query, key, layer, head))
 
 
 def move_by_drag(look: Look, layer: int, head: int, query: int, key: int, to: int) -> None:
@@ -75,24 +77,51 @@ def move_by_drag(look: Look, layer: int, head: int, query: int, key: int, to: in
         return
     if edits.refused(look, MoveEdge) is None:
         edits.from_drag(edit)
-    st.session_state[CLICKED] = (look.key, edit)
+    _click(look, edit)
 
 
-def answer_to_click(look: Look, place: Any) -> None:
-    """One line that says what the clicked edge's cut, or the dragged one's move, does; nothing where there is none.
+def _click(look: Look, edit: CutEdge | MoveEdge) -> None:
+    """Remember an edge that was clicked or dragged, and put it into the link: `4.1:9-3`, moved `4.1:9-3>2`."""
+    to = f">{edit.to}" if isinstance(edit, MoveEdge) else ""
+    keep(CLICKED, [f"{edit.layer}.{edit.head}:{edit.query}-{edit.key}{to}"])
+    st.session_state[CLICKED_ON] = look.key
+
+
+def clicked(look: Look) -> Symbol | None:
+    """What became of this input by the edge that was clicked or dragged, or that a link has; None where there is none.
+
+    A place that there is not, of a link from elsewhere, is none; another input forgets it.
+    """
+    names, _ = listed(CLICKED)
+    on = st.session_state.get(CLICKED_ON)
+    found = re.fullmatch(r"(\d{1,6})\.(\d{1,6}):(\d{1,6})-(\d{1,6})(?:>(\d{1,6}))?", names[0]) if names else None
+    if found is None or on not in (None, look.key):
+        _undo()
+        return None
+    layer, head, query, key, to = (None if part is None else int(part) for part in found.groups())
+    edit = CutEdge(query, key, layer, head) if to is None else MoveEdge(query, key, to, layer, head)  # type: ignore[arg-type]
+    keep(CLICKED, names[:1])
+    st.session_state[CLICKED_ON] = look.key
+    if reason := edits.refused(look, type(edit)):
+        st.info(plain(reason))
+        return None
+    try:
+        return _tried(look, edit)
+    except ValueError:
+        _undo()
+        return None
+
+
+def answer_to_click(edited: Symbol, place: Any) -> None:
+    """One line that says what the cut or the move of an edge does.
 
     Args:
-        look: the run and the input.
+        edited: from `clicked`.
         place: an `st.empty`, in which the line replaces what was there.
     """
-    before, edit = st.session_state.get(CLICKED, (None, None))
-    if before != look.key or edit is None:
-        place.empty()
-        return
-    if reason := edits.refused(look, type(edit)):
-        place.info(plain(reason))
-        return
-    tried: Edited = code.value_of(_tried(look, edit))
+    tried: Edited = code.value_of(edited)
+    edit = tried.edit
+    assert isinstance(edit, CutEdge | MoveEdge)
     with place.container(key="clicked"):
         says, undo, details = st.columns([7, 1, 1.1], vertical_alignment="center")
         says.markdown(f"{_done(edit)}: {plain(tried.verdict())}.")
@@ -109,7 +138,8 @@ def _done(edit: CutEdge | MoveEdge) -> str:
 
 
 def _undo() -> None:
-    st.session_state.pop(CLICKED, None)
+    keep(CLICKED, [])
+    st.session_state.pop(CLICKED_ON, None)
 
 
 def _one_click_edits(look: Look, head: Head) -> None:

@@ -14,7 +14,7 @@ from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import canvas as canvases
 from workbench.app.panels import cell as cells
 from workbench.app.panels import code, how_it_works, questions
-from workbench.app.panels.edit import answer_to_click, cut_by_click, move_by_drag, try_an_edit
+from workbench.app.panels.edit import answer_to_click, clicked, cut_by_click, move_by_drag, try_an_edit
 from workbench.app.panels.head_grid import choose_head
 from workbench.app.panels.next_token import next_token
 from workbench.app.panels.panel import panel
@@ -52,8 +52,10 @@ def draw(look: Look, cell: cells.Cell, begin_with: Head | None) -> None:
         settings = choose_settings(look, st.container(horizontal=True, vertical_alignment="bottom"), begin_with)
         picture, answer, caption = st.container(), st.empty(), st.container()
         layer, head = settings["layer"], settings["head"]
+        edited = clicked(look)
+        behind: dict[str, Any] = {} if edited is None else {"edited": edited}
         p.show(
-            code.call(figures.canvas, code.seen(look), **settings, cell=cell, **noted()),
+            code.call(figures.canvas, code.seen(look), **settings, cell=cell, **behind, **noted()),
             canvases.numbers(look, layer, head, settings["which"], settings["basis"]),
             SAYS,
             verdict=answered(right_at(look.seen), look.opened.subject.task),
@@ -64,7 +66,8 @@ def draw(look: Look, cell: cells.Cell, begin_with: Head | None) -> None:
             edge=lambda query, key: cut_by_click(look, layer, head, query, key),
             move=lambda query, key, to: move_by_drag(look, layer, head, query, key, to),
         )
-        answer_to_click(look, answer)
+        if edited is not None:
+            answer_to_click(edited, answer)
 
 
 def noted() -> dict[str, Any]:

@@ -203,8 +203,16 @@ def test_an_edge_that_is_clicked_is_cut_and_the_answers_that_rest_on_it_change(b
     edge = page.locator(f'[data-edge^="{query},"]').first
     key = int(str(edge.get_attribute("data-edge")).split(",")[1])
     edge.dispatch_event("click")
+    expect(page.locator(f'[data-edge="{query},{key}"][stroke-dasharray="2 4"]')).to_have_count(1, timeout=20_000)
+    framed = page.locator('[data-point][data-tip*="before the edit: "]')
+    assert framed.count() > 0, "the cells that it changed"
+    settle(page)
+    again = open_page(browser, page.url)  # the link alone, with no panel open
+    expect(again.locator(".st-key-clicked")).to_contain_text(f"Cut {query} → {key}", timeout=20_000)
+    assert again.locator('[data-point][data-tip*="before the edit: "]').count() == framed.count()
+    again.close()
     page.locator(".st-key-clicked").get_by_role("button", name="Details").click(timeout=20_000)
-    verdict = page.get_by_text(f"position {query} cannot read position {key}")
+    verdict = page.get_by_text(f"position {query} cannot read position {key}").first
     expect(verdict).to_be_visible(timeout=20_000)
     settle(page)
     text = str(page.locator('[class*="st-key-panel-edit"]').inner_text())
@@ -218,6 +226,8 @@ def test_an_edge_that_is_clicked_is_cut_and_the_answers_that_rest_on_it_change(b
     line.get_by_role("button", name="Undo").click()
     settle(page)
     expect(line).to_have_count(0)
+    expect(framed).to_have_count(0)
+    assert "cut=" not in page.url
 
 
 def test_an_edge_that_is_dragged_to_another_key_is_moved_there(browser: Any, address: str) -> None:
@@ -240,7 +250,7 @@ def test_an_edge_that_is_dragged_to_another_key_is_moved_there(browser: Any, add
     expect(done).to_contain_text(f"Moved 9 → {key} to {to} (layer 0, head 0)", timeout=20_000)
     expect(page.locator(".drag")).to_have_count(0)
     done.get_by_role("button", name="Details").click()
-    expect(page.get_by_text(f"position 9 reads position {to} in place of {key}")).to_be_visible(timeout=20_000)
+    expect(page.get_by_text(f"position 9 reads position {to} in place of {key}").first).to_be_visible(timeout=20_000)
 
 
 def test_an_edge_of_a_circuit_is_cut_by_a_click_and_by_the_keyboard_and_brought_back(

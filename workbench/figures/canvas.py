@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ from workbench.figures.attention import threshold_in_words
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.hop_by_hop import steps_data
 from workbench.figures.projection import normed
-from workbench.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION
+from workbench.figures.style import BLUE, CHANGED, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION
 from workbench.figures.token_page import (
     GUTTER,
     LINE,
@@ -27,6 +27,7 @@ from workbench.figures.token_page import (
 )
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
+from workbench.interventions import CutEdge, Edit, Edited, MoveEdge
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 
@@ -108,6 +109,7 @@ def canvas(
     query: int | None = None,
     cell: tuple[str, int] | None = None,
     points: Sequence[str] | None = None,
+    edited: Edited | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> Drawing:
     """One input, its truth, one head's attention and the residual's top tokens, in one picture.
@@ -124,6 +126,8 @@ def canvas(
         query, cell: the position in focus, whose edges alone are drawn; the (hook name, position) that is marked.
         points: hook names of the residuals that are drawn; by default all, of a deep model some of its layers
             (`projection.some_points`).
+        edited: what `try_edit` made of this input: the residual and the answers are those behind the edit, what it
+            changed is framed, and edges that it cut or moved are dashed.
         notes: name of a row -> what stands before it, such as the number of a note.
 
     Raises:
@@ -133,8 +137,11 @@ def canvas(
     page = _Page(projection.sequence(seen, example), window(len(weight), start), query, cell)
     _draw_input(page, seen, example, gold, notes or {})
     data = _hops(seen, page, (layer, head, example))
+    page.cut = set() if edited is None else _edges_of(edited.edit, len(weight), (layer, head))
     says = f"{seen.subject.name}; {_edges_drawn(page, weight, threshold, page.attention(weight, edges))}"
-    _draw_residual(page, seen, example, basis, points)
+    if edited is not None:
+        says += f"; behind the edit: {edited.in_words()}"
+    _draw_residual(page, seen, example, basis, points, edited)
     page.legend(edges)
     title = f"Layer {layer}, head {head}: {attention_graph.matrix_in_words(which)}"
     return Drawing(title, says, page.body(), page.width, page.height, data)
@@ -175,14 +182,34 @@ def _draw_input(
     page.rows(label_rows(seen, example)[:MOST_LABELS], quiet=True)
 
 
-def _draw_residual(page: _Page, seen: Capture, example: int, basis: str, points: Sequence[str] | None) -> None:
+def _edges_of(edit: Edit, n_pos: int, head: tuple[int, int]) -> set[tuple[int, int]]:
+    """The edges (query, key) of this head that an edit cuts or moves away."""
+    if (
+        not isinstance(edit, CutEdge | MoveEdge)
+        or edit.layer not in (None, head[0])
+        or edit.head not in (None, head[1])
+    ):
+        return set()
+    return set(edit.edges(n_pos)) if isinstance(edit, CutEdge) else {(edit.query, edit.key)}
+
+
+def _draw_residual(
+    page: _Page, seen: Capture, example: int, basis: str, points: Sequence[str] | None, edited: Edited | None
+) -> None:
     """The residual's top tokens from the embedding to the last layer, then the model's answers and the right ones."""
     points = projection.some_points(seen.subject) if points is None else points
-    table = projection.top_tokens(seen, example=example, top=1, points=points, bases=(basis,))
-    table = table.select(basis=basis, rank=1)
-    answers = answer_rows(seen, example)
-    page.residual(table, answers[-1] if len(answers) == 2 else None)
-    page.rows([answers[0], confidence_row(seen, example), *answers[1:]])
+    runs = [seen] if edited is None else [seen, edited.after]
+    tables = [
+        projection.top_tokens(run, example=example, top=1, points=points, bases=(basis,)).select(basis=basis, rank=1)
+        for run in runs
+    ]
+    answers = [answer_rows(run, example) for run in runs]
+    page.residual(tables[-1], answers[0][-1] if len(answers[0]) == 2 else None, tables[0])
+    page.rows([answers[0][0]])
+    if edited is not None:
+        changed = set(np.flatnonzero(edited.changed).tolist())
+        page.rows([replace(answers[1][0], name=f"{answers[1][0].name}, edited", framed=changed)])
+    page.rows([confidence_row(runs[-1], example), *answers[0][1:]])
 
 
 class _Page(TokenPage):
@@ -195,6 +222,7 @@ class _Page(TokenPage):
         self.query, self.cell = query, cell
         self.idle_in_focus_alone = False
         self.truth_legend: list[tuple[str, str, str | None]] = []
+        self.cut: set[tuple[int, int]] = set()
 
     def states(self, rows: Mapping[str, Sequence[tuple[int, int, str]]]) -> None:
         """The task's states, a row each: a box with words for every stretch of the sequence; a dash where empty."""
@@ -256,9 +284,9 @@ class _Page(TokenPage):
                     base,
                     1,
                     class_=f"edge attention{far}",
-                    stroke=style.colour,
+                    stroke=CHANGED if (q, k) in self.cut else style.colour,
                     stroke_width=1.2 if kind == "missing" else 0.7 + 3.3 * share / largest,
-                    stroke_dasharray=style.dash,
+                    stroke_dasharray="2 4" if (q, k) in self.cut else style.dash,
                     opacity=None if far else 0.45 if kind == "idle" else 0.85,
                     data_edge=f"{q},{k}",
                     data_tip=f"{self.at(q)} reads {self.at(k)}: {share:.3f} — {style.name}",
@@ -266,9 +294,14 @@ class _Page(TokenPage):
         self.height = base + max(24, self.high(every)) + 10
         return left_out
 
-    def residual(self, table: Measurement, right: Row | None) -> None:
-        """A cell for every point of the residual and position: its top token, the shade its value."""
+    def residual(self, table: Measurement, right: Row | None, before: Measurement | None = None) -> None:
+        """A cell for every point of the residual and position: its top token, the shade its value.
+
+        Framed where it is another than `before` an edit.
+        """
         assert table.labels is not None
+        was = table.labels if before is None else before.labels
+        assert was is not None
         largest = float(np.abs(table.values).max()) or 1.0
         for row, point in enumerate(table.coords["point"]):
             y = self.height + CELL / 2
@@ -287,6 +320,12 @@ class _Page(TokenPage):
                     "data_tip": f"{point_name(point)} at {self.at(i)}: {word} ({value:.3g} {table.units})",
                     "class_": "cell chosen" if self.cell == (point, i) else "cell",
                 }
+                if was[row, i] != word:
+                    cell |= {
+                        "stroke": CHANGED,
+                        "stroke_width": 2,
+                        "data_tip": f"{cell['data_tip']}; before the edit: {was[row, i]}",
+                    }
                 if self.cell == (point, i):
                     cell |= {"stroke_width": 2.5}
                 self.parts.append(element("rect", **cell) + self.word(word, i, y, size=11.5))

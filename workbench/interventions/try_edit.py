@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
-from workbench.capture import LOGITS, Capture
+from workbench.capture import LOGITS, Capture, capture
 from workbench.instruments.residual import projection
-from workbench.interventions.edit import Edit, edited_logits
+from workbench.interventions.edit import Edit
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
 from workbench.models import AnyHooked
@@ -29,7 +29,8 @@ class Edited:
 
     Attributes:
         edit: what was done.
-        before, after: the logits of either run (`before.logits`, `[1, pos, class]`), with the input.
+        before, after: the logits of either run (`before.logits`, `[1, pos, class]`), with the input, and the residuals
+            that were captured before.
     """
 
     edit: Edit
@@ -152,9 +153,10 @@ def try_edit(model: AnyHooked, seen: Capture, edit: Edit) -> Edited:
         raise ValueError(f"an edit is tried on one input, not on a batch of {len(seen.batch)}")
     hooks = edit.hooks(model, seen)
     check_editable(model, [name for name, _ in hooks])
-    logits = edited_logits(model, seen.batch.tokens, hooks)
-    before, after = (Capture({LOGITS: of_run}, seen.batch, seen.subject) for of_run in (seen.logits, logits))
-    return Edited(edit, before, after)
+    kept = [LOGITS, *(point for point in projection.from_embedding(seen.subject) if point in seen.activations)]
+    with model.hooks(fwd_hooks=hooks):
+        after = capture(model, seen.subject, seen.batch, kept)
+    return Edited(edit, replace(seen, activations={point: seen[point] for point in kept}), after)
 
 
 def _answers(run: Capture) -> tuple[Float[np.ndarray, " pos"], list[str]]:
