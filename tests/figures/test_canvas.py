@@ -17,7 +17,7 @@ import torch
 import workbench
 from workbench import figures
 from workbench.capture import LOGITS, Capture, Subject, capture
-from workbench.figures.canvas import kinds_of_edges
+from workbench.figures.canvas_page import kinds_of_edges
 from workbench.figures.drawing import Drawing
 from workbench.figures.token_page import WIDEST, TokenPage, answer_rows, confidence_row, label_rows
 from workbench.inspection import hook_names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.capture import Capture
-from workbench.figures.canvas import KINDS, kinds_of_edges
+from workbench.figures.canvas_page import KINDS, kinds_of_edges
 from workbench.figures.drawing import Drawing, element, text
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
