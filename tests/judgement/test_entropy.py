@@ -66,8 +66,8 @@ def test_a_dominant_row_is_no_collapse_and_is_said_with_its_position_share_and_t
     assert abs(row.share - 0.998) < 1e-9 and abs(row.value - 0.02) < 1e-3 and abs(row.without - 2.22) < 1e-9
     assert found.collapsed == () and found.low > 2
     assert in_words(found).startswith(
-        "After MLP 0 one row holds 99.8% of the squared norm in 128 of 128 sequences (at position 0 in 128): there "
-        "matrix entropy is 0.02 nats, and 2.22 nats without. Matrix entropy of the other rows is least after MLP"
+        "After MLP 0 one token holds 99.8% of the squared norm in 128 of 128 sequences, that at position 0 in 128: "
+        "matrix entropy is 0.02 nats with it, 2.22 nats without. Matrix entropy of the other tokens is least after MLP"
     )
 
 

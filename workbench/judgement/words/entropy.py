@@ -25,25 +25,23 @@ def in_words(spread: Spread) -> str:
 
 
 def _dominated(spread: Spread) -> str:
-    """`After MLP 3 one row holds 99.8% of the squared norm in 256 of 256 sequences (at position 0 in 256): …`."""
+    """`After MLP 3 one token holds 99.8% of the squared norm in 256 of 256 sequences, that at position 0 in 256: …`."""
     layers = spread.dominated
     most = max(layers, key=lambda layer: layer.share)
     rows = max(layer.rows for layer in layers)
-    who = "one row holds" if rows == 1 else f"up to {rows} rows hold"
+    who = "one token holds" if rows == 1 else f"up to {rows} tokens hold"
     share = percents([layer.share for layer in layers])
     where = _layers([layer.layer for layer in layers])
-    longest = "" if rows == 1 else "the longest "
-    seen = (
-        f"{counted(most.sequences, most.of)} sequences ({longest}at position {most.position} in {most.at_position:,})"
-    )
+    which = "that" if rows == 1 else "most of it that"
+    seen = f"{counted(most.sequences, most.of)} sequences, {which} at position {most.position} in {most.at_position:,}"
     text = f"{where[0].upper()}{where[1:]} {who} {share} of the squared norm in {seen}"
     own, others = (between((getattr(layer, of) for layer in layers), spread.units) for of in ("value", "without"))
-    return f"{text}: there {spread.name.lower()} is {own}, and {others} without."
+    return f"{text}: {spread.name.lower()} is {own} with {'it' if rows == 1 else 'them'}, {others} without."
 
 
 def _least(spread: Spread) -> str:
     """`Matrix entropy is least after MLP 1 (0.31 nats; 8 re-initialised models 1.41 to 1.48)`, or its range."""
-    others = " of the other rows" if spread.dominated else ""
+    others = " of the other tokens" if spread.dominated else ""
     least = spread.least
     if least.anywhere:
         clear = "" if least.n == 1 else f" over {least.n} layers, none of them clearly the least"
