@@ -27,7 +27,10 @@ def add(commands: Commands, name: str) -> None:
         usage="[MODEL [--text FILE]] [--root DIR] [--port PORT] …",
     )
     parser.add_argument(
-        "model", nargs="?", metavar="MODEL", help="a folder that save_pretrained wrote, a GGUF file, or a name on the hub"
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="a folder that save_pretrained wrote, a GGUF file, or a name on the hub",
     )
     parser.add_argument("--text", type=Path, metavar="FILE", help="with MODEL: look at pieces of this text, in UTF-8")
     add_root(parser)
