@@ -46,7 +46,7 @@ def ask_text(
     """Probe Hugging Face models for labels of a text, at the embedding and after every attention layer and MLP.
 
     Args:
-        models: folders that `save_pretrained` wrote, or names on the hub.
+        models: folders that `save_pretrained` wrote, GGUF files, or names on the hub.
         label: `next_token`, `previous_token`, `first_letter`, `token`, `position`, or a pattern of these.
         text: a text file in UTF-8, of which the first n sequences are taken.
         length: tokens in a sequence; by default 256, or the model's context if that is shorter.

@@ -9,7 +9,7 @@
 
 Each command of `workbench --help` is a function of its name. What `inspect`, `probe`, `circuit`, `patch`, `heads`,
 `study`, `table` and `runs_table` return draws itself (`figure()`), tabulates itself (`table()`), puts itself in words
-(`says`) and into JSON (`json()`), which is what the command prints with `--json`.
+(`says`) and into JSON (`json()`), which is what the command prints with `--json`; `check` does all but draw.
 
 To train
     train         a preset or a config, into a run folder
@@ -32,6 +32,7 @@ To measure
     circuit       which edges carry the answer
     patch         how much of the answer each part brings back, by layer and position
     heads         which head does what, and what is lost without it
+    check         whether a hooked model is the model, and edits reach what it gives out
     study         a claim of the papers, or a question of your own
     table         results by settings, with intervals over seeds
     runs_table    the runs under a folder (`workbench runs`; `workbench.runs` is the room of run folders)
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from workbench.report import inspect
     from workbench.report.circuits import circuit
     from workbench.report.heads import heads
+    from workbench.report.model_check import check
     from workbench.report.patching import patch
     from workbench.report.results_table import table
     from workbench.runs import load_run, save_model
@@ -93,6 +95,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Decoder": "workbench.models",
     "DecoderConfig": "workbench.models",
+    "check": "workbench.report.model_check",
     "circuit": "workbench.report.circuits",
     "compile": "workbench.runs.compiled:compile_run",
     "data": "workbench.cli.data",

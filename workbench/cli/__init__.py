@@ -11,6 +11,7 @@ from io import TextIOWrapper
 from typing import Any
 
 from workbench.cli import (
+    check,
     circuit,
     compile,
     data,
@@ -54,6 +55,7 @@ COMMANDS = {
     "circuit": circuit,
     "patch": patch,
     "heads": heads,
+    "check": check,
     "explore": explore,
     "data": data,
     "export": export,

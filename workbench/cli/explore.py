@@ -27,7 +27,10 @@ def add(commands: Commands, name: str) -> None:
         usage="[MODEL [--text FILE]] [--root DIR] [--port PORT] …",
     )
     parser.add_argument(
-        "model", nargs="?", metavar="MODEL", help="a folder that save_pretrained wrote, or a name on the hub"
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="a folder that save_pretrained wrote, a GGUF file, or a name on the hub",
     )
     parser.add_argument("--text", type=Path, metavar="FILE", help="with MODEL: look at pieces of this text, in UTF-8")
     add_root(parser)
@@ -55,7 +58,7 @@ def explore(
     """Open the explorer in a browser, until Ctrl-C.
 
     Args:
-        model: a model of Hugging Face, its folder or its name on the hub, in place of runs.
+        model: a model of Hugging Face, its folder or file or its name on the hub, in place of runs.
         text: of a model: look at pieces of this text, in UTF-8.
         root: the folder that holds run folders.
         port, host: of this machine; and further names to answer to, those of a tunnel or proxy.

@@ -53,7 +53,9 @@ def add(commands: Commands, name: str) -> None:
         "[--lr RATE] …",
         takes_fields=True,
     )
-    parser.add_argument("model", metavar="MODEL", help="a folder that save_pretrained wrote, or a name on the hub")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a folder that save_pretrained wrote, a GGUF file, or a name on the hub"
+    )
     parser.add_argument("--text", type=Path, metavar="FILE", help="what to train on, in UTF-8")
     parser.add_argument("--task", metavar="NAME", help="train on this task; `workbench list tasks` shows them")
     add_out(parser, "the folder to make", required=True)

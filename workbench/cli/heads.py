@@ -23,7 +23,9 @@ def add(commands: Commands, name: str) -> None:
         "Hugging Face is given random tokens that come twice, or a text.",
     )
     parser.add_argument(
-        "model", metavar="MODEL", help="a run folder; or a model of Hugging Face, a folder or a name on the hub"
+        "model",
+        metavar="MODEL",
+        help="a run folder; or a model of Hugging Face, a folder, a GGUF file or a name on the hub",
     )
     parser.add_argument("--text", type=Path, metavar="FILE", help="of a model of Hugging Face: a text file in UTF-8")
     add_count(parser, "sequences (default: 128)", 128)

@@ -22,9 +22,9 @@ def add(commands: Commands, name: str) -> None:
         run,
         summary="measure runs, or Hugging Face models on a text, and write a report",
         description="Measure runs on held-out sequences and write a report with every number behind it. With --text, "
-        "measure Hugging Face models instead, each a folder or a name on the hub, on a text. Settings of instruments "
-        "and mechanisms can be given: --entropy.alpha 2 --entropy.centre true --projection.final_norm false …; "
-        "`workbench list instruments` shows them.",
+        "measure Hugging Face models instead, each a folder, a GGUF file or a name on the hub, on a text. Settings of "
+        "instruments and mechanisms can be given: --entropy.alpha 2 --entropy.centre true --projection.final_norm "
+        "false …; `workbench list instruments` shows them.",
         usage="RUN [RUN …] | MODEL [MODEL …] --text FILE [--only NAME …] [--timeline] [--circuit] [--geometry] "
         "[--conditions CONDITION …] [--export FORMAT …] [--NAME.SETTING VALUE …]",
         takes_fields=True,

@@ -53,7 +53,9 @@ def add_count(parser: ArgumentParser, text: str, default: int | None = None) -> 
 
 def add_pairs(parser: ArgumentParser) -> None:
     """The model, and the pairs of questions that it is asked."""
-    add_run(parser, "the run folder; or with --pairs a model of Hugging Face, a folder or a name on the hub")
+    add_run(
+        parser, "the run folder; or with --pairs a model of Hugging Face, a folder, a GGUF file or a name on the hub"
+    )
     parser.add_argument("kind", nargs="?", metavar="PAIRS", help="what is changed (default: the task's first kind)")
     parser.add_argument(
         "--pairs",

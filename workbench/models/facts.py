@@ -145,9 +145,11 @@ def watched_only(model: AnyHooked, tokens: Int[Tensor, "batch pos"]) -> tuple[st
 
     One forward pass and one backward: zeros are added at every point, and where the output has a gradient by them it
     rests on them, though it be 0, as behind weights of 0. Where it has none, what is computed there may be detached, or
-    nothing have a gradient: something is added there, and the output moves or does not.
+    nothing have a gradient: something is added there, and the output moves or does not. Those at which an edit is
+    refused already are left out.
     """
-    names = {id(point): name for name, point in model.hook_dict.items() if name.endswith(EDITED)}
+    points = model.hook_dict.items()
+    names = {id(p): name for name, p in points if name.endswith(EDITED) and not isinstance(p, WatchedOnly)}
     added: dict[str, Tensor] = {}
 
     def add(point: Any, given: Any, activation: Any) -> Any:
@@ -208,6 +210,7 @@ class Facts:
         logits: what becomes of the logits behind the unembedding.
         no_decoding: why a residual cannot be read as the last one is; None where it can.
         watched_only: the hook points of which the output reads nothing, so that an edit there is refused.
+        silent: those that nothing passes, such as `hook_z` of attention that is written out by hand.
     """
 
     n_heads: int
@@ -216,6 +219,7 @@ class Facts:
     logits: LogitTransform = LogitTransform()
     no_decoding: str | None = None
     watched_only: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
 
 
 def logits_of(output: Any) -> Tensor:

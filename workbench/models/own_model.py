@@ -139,6 +139,8 @@ class OwnModel(nn.Module):
         from workbench.models.own_model_hooks import HookedModule
 
         hooked = HookedModule(copy.deepcopy(self.module), self.parts, self.config)
+        for name in self.facts.silent:  # a hook there would be called never, and say nothing of it
+            del hooked.hook_dict[name], hooked.mod_dict[name]
         facts.let_watch_only(hooked, self.facts.watched_only)
         return hooked
 

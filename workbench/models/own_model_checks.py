@@ -70,7 +70,8 @@ def check_parts(hooked: HookedModule, model: OwnModel, tokens: Int[Tensor, "batc
     if len(n_heads) > 1:
         why = f"layers have different numbers of heads: {', '.join(map(str, sorted(n_heads)))}"
         return Facts(1, why, parallel=parallel)
-    return Facts(n_heads.pop(), parallel=parallel)
+    silent = tuple(name for name in hooked.hook_dict if name not in seen)
+    return Facts(n_heads.pop(), parallel=parallel, silent=silent)
 
 
 def _run(

@@ -117,7 +117,7 @@ def circuit(
     """Find which edges of a model carry the answer, on half of some pairs, and test them on the other half.
 
     Args:
-        run: a run or its folder; with `pairs` a model of Hugging Face: loaded, its folder, or its name on the hub.
+        run: a run or its folder; with `pairs` a model of Hugging Face: loaded, its folder or file, or its name there.
         kind, n, later: what is changed, by default the task's first kind; how many pairs, by default `PAIRS`; and
             whether the answers behind the first that changes are asked for. Not of a file's pairs.
         pairs: pairs of texts written by hand, JSON lines or CSV of clean, corrupted, answer, wrong.

@@ -162,7 +162,7 @@ def heads(
     """Rank every head of a model by its roles, beside re-initialised models, and remove the strongest one by one.
 
     Args:
-        model: a run or its folder; or a model of Hugging Face: loaded, its folder, or its name on the hub.
+        model: a run or its folder; or a model of Hugging Face: loaded, its folder or file, or its name on the hub.
         text: of a model of Hugging Face: a text file in UTF-8; by default it is given random tokens that come twice.
         n: sequences; of a run as it was trained on, held out.
         top: how many of the strongest heads of each role are removed.

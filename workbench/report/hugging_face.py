@@ -34,7 +34,7 @@ def inspect_text(
     """Measure one Hugging Face model, or several side by side, on a text; write the same report as of runs.
 
     Args:
-        models: folders that `save_pretrained` wrote, or names on the hub; all stay in memory.
+        models: folders that `save_pretrained` wrote, GGUF files, or names on the hub; all stay in memory.
         text: a text file in UTF-8, of which the first n sequences are taken.
         out: where the report goes; by default `default_folder`.
         length: tokens in a sequence; by default 256, or the model's context if that is shorter.
@@ -84,9 +84,18 @@ def check_models(sources: Sequence[str]) -> None:
 
 
 def names(sources: Sequence[str]) -> list[str]:
-    """A name for each model: the last part of its path, or all of it where that does not tell them apart."""
-    short = [Path(source).resolve().name for source in sources]
-    return tell_apart([harmless(name) for name in (short if len(set(short)) == len(short) else sources)])
+    """A name for each model: the last part of its path, or all of it where that does not tell them apart.
+
+    The quantisation of one in a file stands beside it. Raises ValueError if the file is none of a model.
+    """
+    from workbench.models.pretrained.loading import open_file
+
+    short, long = [], []
+    for source in sources:
+        path = Path(source).expanduser()
+        short.append(open_file(path).title if path.is_file() else path.resolve().name)
+        long.append(str(path.with_name(short[-1])) if path.is_file() else source)
+    return tell_apart([harmless(name) for name in (short if len(set(short)) == len(short) else long)])
 
 
 def default_folder(source: str) -> Path:

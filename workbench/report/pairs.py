@@ -37,7 +37,7 @@ def open_pairs(
     """A model on pairs, on control pairs where there are any, and the words of its tokens.
 
     Args:
-        run: a run or its folder; with `pairs` a model of Hugging Face: loaded, its folder, or its name on the hub.
+        run: a run or its folder; with `pairs` a model of Hugging Face: loaded, its folder or file, or its name there.
         draws: draws the pairs of a run.
         kind, n, later, step: of a run: what is changed, by default the task's first kind; how many pairs, by default
             `PAIRS`; whether answers behind the first that changes are asked for; the checkpoint, by default the end.

@@ -145,7 +145,7 @@ def patch(
     """Patch every part of a model on pairs of questions that differ in one thing.
 
     Args:
-        run: a run or its folder; with `pairs` a model of Hugging Face: loaded, its folder, or its name on the hub.
+        run: a run or its folder; with `pairs` a model of Hugging Face: loaded, its folder or file, or its name there.
         kind, n, later: what is changed, by default the task's first kind; how many pairs, by default 64; and whether
             the answers behind the first that changes are asked for. Not of a file's pairs.
         pairs: pairs of texts written by hand, JSON lines or CSV of clean, corrupted, answer, wrong.

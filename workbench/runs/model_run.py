@@ -24,7 +24,7 @@ class ModelRun(HeldRun):
     """A model of Hugging Face with what it is looked at on: sentences, or pieces of a text.
 
     Attributes:
-        source: its folder, or its name on the hub.
+        source: its folder or file, or its name on the hub.
         text: the text file that the pieces are of; None for a few sentences.
     """
 
@@ -33,7 +33,7 @@ class ModelRun(HeldRun):
 
     @property
     def name(self) -> str:
-        return Path(self.source).name
+        return Path(self.held.config.module).name
 
     @property
     def version(self) -> int:
@@ -57,7 +57,7 @@ def open_model(source: str, text: str | None = None) -> ModelRun:
     """Open a model of Hugging Face to look at, as a run in memory: loaded once in this process.
 
     Args:
-        source: the folder that `save_pretrained` wrote, or the name of a model on the hub.
+        source: the folder that `save_pretrained` wrote, a GGUF file, or the name of a model on the hub.
         text: a text file in UTF-8, of which pieces of 32 tokens are looked at; by default a few sentences.
 
     Raises:

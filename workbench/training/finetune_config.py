@@ -114,7 +114,10 @@ def _in_full(place: str) -> str:
 
 
 def digest_of_weights(model: str) -> str:
-    """SHA-256 of the names and numbers of the weights in a folder; empty for a name on the hub."""
+    """SHA-256 of the names and numbers of the weights in a folder, or of a file; empty for a name on the hub."""
+    if Path(model).expanduser().is_file():
+        with Path(model).expanduser().open("rb") as whole:
+            return hashlib.file_digest(whole, "sha256").hexdigest()
     digest, files = hashlib.sha256(), sorted(Path(model).expanduser().glob("*.safetensors"))
     for file in files:
         with safe_open(file, framework="pt") as tensors:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 DISTRIBUTION = "interp-workbench"
 STRANGER = "workbench"  # another project's distribution, whose package has our package's name
-EXTRAS = {"streamlit": "explorer", "jupyterlab": "notebooks", "kaleido": "export", "ray": "ray"}
+EXTRAS = {"streamlit": "explorer", "jupyterlab": "notebooks", "kaleido": "export", "gguf": "gguf", "ray": "ray"}
 """Library -> the extra that brings it."""
 
 

@@ -48,6 +48,8 @@ def check_folder(name: str, folder: Path) -> None:
     if name.strip() and folder.is_dir():
         if not (folder / CONFIG).is_file():
             hint = f", but an adapter: {MERGE}" if (folder / ADAPTER).is_file() else ""
+            if file := next(iter(sorted(folder.glob("*.gguf"))), None):
+                hint = f"; give the file of its model itself, such as {file}"
             raise ValueError(f"{name} holds no model of Hugging Face: there is no {CONFIG} in it{hint}")
         snapshots = folder.resolve().parent
         blobs = snapshots.parent / "blobs"  # in the hub's cache, what the files of each snapshot are links to
@@ -58,6 +60,8 @@ def check_folder(name: str, folder: Path) -> None:
                 read_object(path, LONGEST)
     elif folder.is_file():
         raise ValueError(f"{name} is a file: give the folder that save_pretrained wrote")
+    elif name.endswith(".gguf"):
+        raise ValueError(f"there is no file {name!r}")
     elif name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
         raise ValueError(f"there is no folder {name!r}")
 
@@ -178,14 +182,7 @@ def check_weights(kind: type[PreTrainedModel], tensors: Tensors, name: str, opti
             memory than there is.
     """
     empty = {tensor: torch.empty(shape, device="meta") for tensor, (_, shape) in tensors.items()}
-    from_pretrained: Any = kind.from_pretrained  # its types do not say what `output_loading_info` adds
-    how = {"device_map": "meta", "ignore_mismatched_sizes": True, "output_loading_info": True, **options}
-
-    def fitted(state: dict[str, torch.Tensor]) -> tuple[PreTrainedModel, dict[str, Any]]:
-        with _at_most(max(MOST_PARAMETERS, 4 * len(tensors))):
-            return from_pretrained(None, state_dict=state, **how)
-
-    model, info = fitted(empty)
+    model, info = without_memory(kind, empty, len(tensors), options)
     for tensor, got, want in sorted(info["mismatched_keys"]):
         raise ValueError(f"by its config {tensor} should be {list(want)}, and it is {list(got)}")
     if missing := info["missing_keys"]:
@@ -195,7 +192,8 @@ def check_weights(kind: type[PreTrainedModel], tensors: Tensors, name: str, opti
         )
     others = {dtype for dtype, _ in tensors.values() if dtype not in FLOATS}
     if others:  # masks and positions of old files, which the model does not take, or quantized weights
-        rest = fitted({tensor: x for tensor, x in empty.items() if tensors[tensor][0] in FLOATS})[1]["missing_keys"]
+        numbers = {tensor: x for tensor, x in empty.items() if tensors[tensor][0] in FLOATS}
+        rest = without_memory(kind, numbers, len(tensors), options)[1]["missing_keys"]
         counts = {buffer for buffer, values in model.named_buffers() if not values.is_floating_point()}
         if raw := set(rest) - counts:
             raise ValueError(
@@ -206,6 +204,23 @@ def check_weights(kind: type[PreTrainedModel], tensors: Tensors, name: str, opti
     if unexpected := info["unexpected_keys"]:
         left = f"{name}: left out of its files, as no part of {kind.__name__}: {_some(unexpected)}"
         warnings.warn(brief(left), Notice, stacklevel=2)
+
+
+def without_memory(
+    kind: type[PreTrainedModel], state: dict[str, torch.Tensor], n_tensors: int, options: dict[str, Any]
+) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """A model that takes no memory, and which tensors it misses, has no place for or has in another shape.
+
+    Args:
+        kind, options: its class, and of `from_pretrained`, its config among them.
+        state: its tensors, which take none either.
+        n_tensors: in its files. Raises ValueError if by its config it has many times as many.
+    """
+    from_pretrained: Any = kind.from_pretrained  # its types do not say what `output_loading_info` adds
+    how = {"device_map": "meta", "ignore_mismatched_sizes": True, "output_loading_info": True, **options}
+    with _at_most(max(MOST_PARAMETERS, 4 * n_tensors)):
+        loaded: tuple[PreTrainedModel, dict[str, Any]] = from_pretrained(None, state_dict=state, **how)
+        return loaded
 
 
 def _some(names: Collection[str]) -> str:

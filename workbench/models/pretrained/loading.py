@@ -32,6 +32,7 @@ from workbench.models.pretrained.folder import (
     field_with,
     listed_tensors,
 )
+from workbench.models.pretrained.gguf_file import GgufFile
 from workbench.models.pretrained.model import Pretrained
 from workbench.tasks.known_text import KnownText
 from workbench.util.files import check_utf8
@@ -52,10 +53,11 @@ def load_model(
 ) -> Pretrained:
     """Load a causal language model, hooked, with its own tokenizer, ready for every instrument.
 
-    Weights are read from safetensors files only, and no code that comes with a model is run.
+    Weights are read from safetensors or GGUF files only, and no code that comes with a model is run.
 
     Args:
-        name_or_path: a folder that `save_pretrained` wrote, or the name of a model on the Hugging Face hub.
+        name_or_path: a folder that `save_pretrained` wrote, a file of llama.cpp (GGUF), or the name of a model on the
+            Hugging Face hub. What a file holds is dequantised, and its model is named by it and its quantisation.
         attention: this library's attention in place of the model's own, as `set_attention` takes it; by default what
             the model was saved with.
         dtype: of the weights and of what is computed: `torch.bfloat16` halves the memory.
@@ -99,30 +101,45 @@ def load_causal(
     """
     name, folder = str(name_or_path), Path(name_or_path).expanduser()
     source = str(folder) if folder.exists() else name
-    config, revision = read_config(source, name)
+    file = open_file(folder) if folder.is_file() else None
+    config, revision = read_config(source, name, file)
     for field in DROPOUT if attention_dropout is not None else ():
         if hasattr(config, field):
             setattr(config, field, attention_dropout)
     with told(name, "its weights", config.to_dict()):
         kind, options = _what_to_load(config, dtype)
         with shown(False):
-            check_weights(kind, listed_tensors(source, revision), name, options)
+            weights = None if file is None else file.weights(kind, name, options, progress)
+            if file is None:
+                check_weights(kind, listed_tensors(source, revision), name, options)
         with shown(progress):
-            model = kind.from_pretrained(
-                source, revision=revision, use_safetensors=True, trust_remote_code=False, **options
-            )
+            options |= {"revision": revision, "use_safetensors": True, "trust_remote_code": False}
+            model = kind.from_pretrained(source if file is None else None, state_dict=weights, **options)
     attention = getattr(model.config.get_text_config(decoder=True), FIELD, None)
     if attention is not None:
         set_attention(model, attention)
-    return Loaded(model, _load_tokenizer(source, revision, name), folder.name if folder.is_dir() else name)
+    if file is None:
+        return Loaded(model, _load_tokenizer(source, revision, name), folder.name if folder.is_dir() else name)
+    with told(name, "its tokenizer"):
+        return Loaded(model, file.tokenizer(), file.title)
 
 
-def read_config(source: str, name: str) -> tuple[PreTrainedConfig, str]:
+def open_file(path: Path) -> GgufFile:
+    """A model in one file, of which the header alone is read yet; errors as `load_model`."""
+    with told(str(path), "its header"):
+        return GgufFile(path)
+
+
+def read_config(source: str, name: str, file: GgufFile | None = None) -> tuple[PreTrainedConfig, str]:
     """The config of a causal language model, with its revision on the hub; errors as `load_model`."""
-    check_folder(name, Path(source))
+    if file is None:
+        check_folder(name, Path(source))
     with told(name, "its config"):
-        revision = check_config(source)
-        config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
+        revision = check_config(source) if file is None else "main"
+        if file is None:
+            config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
+        else:
+            config = file.config()
     _check_architecture(config, name)
     for part in (config, config.get_text_config(decoder=True)):
         part.return_dict = True  # what a model gives out is read by name
@@ -197,14 +214,14 @@ def told(name: str, what: str, config: Mapping[str, Any] | None = None) -> Itera
         yield
     except Exception as error:  # a damaged file may raise anything
         causes = list(_chain(error))
-        folder = Path(name).expanduser().is_dir()
+        here = Path(name).expanduser().exists()
         if any(isinstance(cause, GatedRepoError) for cause in causes):
             reason = f"{name} is gated: accept its conditions at https://huggingface.co/{name}, then `hf auth login`"
         elif any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
             reason = (
                 f"there is no folder {name!r} here and no such model on the hub; a private one needs `hf auth login`"
             )
-        elif isinstance(error, OSError) and not folder:
+        elif isinstance(error, OSError) and not here:
             reason = (
                 f"{name!r} is no folder here, and {what} could not be fetched from the hub: without network, give the "
                 f"folder that save_pretrained wrote ({brief(error, 200)})"
