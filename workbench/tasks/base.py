@@ -73,7 +73,7 @@ class Task(Checked, ABC):
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """What its sequences have in common by position, such as `S2`; where each is, is in the truth's `slots`."""
+        """What its sequences have in common by position, such as `S2`; their numbers are the label `slot`."""
         return ()
 
     @property

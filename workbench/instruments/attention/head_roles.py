@@ -89,7 +89,7 @@ def role_keys(capture: Capture, by_label: bool = False) -> dict[str, Bool[Tensor
         keys[f"reads {label}"] = (tokens[:, None, :] == values[:, :, None]) & (values >= 0)[:, :, None] & reached
     asked = capture.batch.loss_mask.cpu()[:, :, None]
     for number, slot in enumerate(task.slots if by_label else ()):
-        keys[f"reads {slot}"] = asked & (truth.arrays["slots"] == number)[:, None, :] & reached
+        keys[f"reads {slot}"] = asked & (truth.labels["slot"] == number)[:, None, :] & reached
     return keys
 
 

@@ -106,7 +106,7 @@ def prompt_set(name: str, model: Pretrained, *, n: int = 64, seed: int = 0) -> P
 
 
 def _drawn(made: PromptSet, model: Pretrained, n: int, random: torch.Generator) -> tuple[list[TokenPair], list[str]]:
-    """Different pairs of a set, n at most, and what is to be said of them. Raises DoesNotFitError if hardly any fits."""
+    """Different pairs of a set, n at most, and what is said of them. Raises DoesNotFitError if hardly any fits."""
     pairs, notes = made.pairs(model, random)
     drawn: dict[tuple[int, ...], TokenPair] = {}
     for pair in islice(pairs, TRIES * n):

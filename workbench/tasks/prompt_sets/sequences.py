@@ -21,8 +21,8 @@ _slots: dict[str, dict[bytes, dict[str, int]]] = {}  # path -> the tokens of a s
 class PromptSequences(Sequences):
     """Clean prompts of a set with their answers behind them, of which the answer alone is scored.
 
-    Labels: `eighth`, and for each slot the token that is there, from there to the end of the prompt. Arrays: `slots`
-    `[batch, pos]`, the number in `slots` of what is at a position, or −1.
+    Labels: `eighth`; `slot`, the number in `slots` of what is at a position, or −1; and for each slot its token, from
+    there to the end of the prompt.
     """
 
     summary: ClassVar[str] = "the answer to a prompt whose truth is known"
@@ -63,4 +63,4 @@ class PromptSequences(Sequences):
             for slot, where in of_row.items():
                 at[i, where] = slots.index(slot)
                 labels[slot][i] = torch.where((position >= where) & (position < length - 1), tokens[i, where], -1)
-        return Truth(truth.edges, truth.labels | labels, {"slots": at})
+        return Truth(truth.edges, truth.labels | labels | {"slot": at})
