@@ -26,6 +26,7 @@ from workbench.probes.presets import Preset, question
 from workbench.probes.probing import over_seeds, probe_source
 from workbench.report.hugging_face import check_models, names
 from workbench.tasks import Sequences
+from workbench.tasks.prompt_sets import named
 from workbench.tasks.text_file import read_parts
 from workbench.util.seeds import generator
 
@@ -48,7 +49,7 @@ def ask_text(
     Args:
         models: folders that `save_pretrained` wrote, GGUF files, or names on the hub.
         label: `next_token`, `previous_token`, `first_letter`, `token`, `position`, or a pattern of these.
-        text: a text file in UTF-8, of which the first n sequences are taken.
+        text: a text file in UTF-8, of which the first n sequences are taken; or the name of a prompt set.
         length: tokens in a sequence; by default 256, or the model's context if that is shorter.
         n: sequences: seven in ten fit the probe, three test it; by default 512.
         positions: where the probe reads; by default everywhere.
@@ -62,7 +63,8 @@ def ask_text(
     check_models(sources)
     if n is not None and n < 2:
         raise ValueError(f"a probe needs at least 2 sequences, not n={n}")
-    next(read_parts(Path(text)), None)  # a file that cannot be read is said before a model is loaded
+    if named(text) is None:
+        next(read_parts(Path(text)), None)  # a file that cannot be read is said before a model is loaded
     answers = []
     for source, name in zip(sources, names(sources), strict=True):
         model = load_model(source, progress=progress)

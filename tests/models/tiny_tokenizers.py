@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import string
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from tests.models.tiny_models import tiny
+from workbench.tasks.prompt_sets import PROMPT_SETS
+from workbench.tasks.prompt_sets.base import SLOT, TextSet
+from workbench.tasks.prompt_sets.greater_than import BY_DIGIT
 
 PROSE = "The naïve café là, тихий мир 中文 😀 has a door and a mat.\n\tThe cat sat on the mat, été and à la carte.\n"
 """Accents, Cyrillic, CJK, an emoji, a tab, new lines."""
@@ -84,3 +90,36 @@ def save(folder: Path, kind: str, family: str = "llama", **special: Any) -> Path
     tiny(family, vocab_size=len(made), pad_token_id=None, bos_token_id=None).save_pretrained(folder)
     made.save_pretrained(folder)
     return folder
+
+
+def of_prompts(kind: str = "bpe", without: str = "") -> PreTrainedTokenizerFast:
+    """A tokenizer to which every prompt set fits, each of its words one token.
+
+    Args:
+        kind: `bpe`, with spaces in front of words and years in halves, as of GPT-2; or `sentencepiece`, with `▁`, one
+            token for each digit, and `<s>` before every text, as of Llama.
+        without: a word that it does not have.
+    """
+    pieces = r" ?[A-Z][a-z]+| ?[a-z]+|[A-Z]| ?\d\d|\d| ?[^\w\s]"
+    random, texts = torch.Generator().manual_seed(0), []
+    for made in (*PROMPT_SETS.values(), BY_DIGIT):
+        for _ in range(200 if isinstance(made, TextSet) else 0):
+            drawn = made.draw(made.words, random)
+            texts.append(SLOT.sub(lambda slot, drawn=drawn: slot[2] or drawn.clean[slot[1]], drawn.template))
+        texts += [form for group in getattr(made, "words", {}).values() for entry in group for form in entry]
+    words = sorted({word for text in texts for word in re.findall(pieces, text)} - {f" {without}"})
+    letters = [*string.ascii_letters, *string.digits]
+    if kind == "bpe":
+        vocabulary = [END, *dict.fromkeys([*words, *letters, *(f" {letter}" for letter in letters), " "])]
+        made_of = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token=END))
+        made_of.pre_tokenizer = pre_tokenizers.Split(Regex(pieces), "isolated")
+        made_of.decoder = decoders.Fuse()
+        return PreTrainedTokenizerFast(tokenizer_object=made_of, eos_token=END, pad_token=END, unk_token=END)
+    words = [word.replace(" ", "▁") for word in words if not any(sign.isdigit() for sign in word)]
+    scored = [(word, -1.0) for word in dict.fromkeys([*words, "▁"])] + [(letter, -9.0) for letter in letters]
+    made_of = Tokenizer(models.Unigram([("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0), *dict(scored).items()], unk_id=0))
+    made_of.pre_tokenizer, made_of.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    made_of.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made_of, bos_token="<s>", eos_token="</s>", unk_token="<unk>", pad_token="</s>"
+    )

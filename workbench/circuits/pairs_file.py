@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from workbench.circuits.summary import FEWEST
-from workbench.tasks import Batch, Pairs
+from workbench.tasks import Pairs
+from workbench.tasks.prompt_sets import prompts
 from workbench.util.files import check_file, parse_json, read_text
 from workbench.util.messages import brief, check_characters
 
@@ -54,7 +55,7 @@ def read_pairs(path: str | Path, model: Pretrained) -> Pairs:
         if answers["answer"][-1] == answers["wrong"][-1]:
             raise ValueError(f"{where}: answer and wrong are the same, {row['answer']!r}")
     clean, corrupted = (
-        _batch(sides[side], answers[answer], model.pad) for side, answer in zip(sides, answers, strict=True)
+        prompts(sides[side], answers[answer], model.pad) for side, answer in zip(sides, answers, strict=True)
     )
     return Pairs(clean, corrupted, clean.loss_mask, path.stem, pad=model.pad)
 
@@ -166,11 +167,3 @@ def _one_token(model: Pretrained, answer: str, where: str) -> int:
     if ids[0] == unknown and answer.strip() != tokenizer.unk_token:
         raise ValueError(f"{where} {answer!r} is not in the tokenizer's vocabulary")
     return int(ids[0])
-
-
-def _batch(rows: list[Tensor], answers: list[int], pad: int) -> Batch:
-    """Texts padded on the right; of each, the token after it alone is scored."""
-    tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
-    last = torch.tensor([len(row) - 1 for row in rows])[:, None]
-    scored = torch.zeros_like(tokens, dtype=torch.bool).scatter_(1, last, True)
-    return Batch(tokens, torch.where(scored, torch.tensor(answers)[:, None], 0), scored)

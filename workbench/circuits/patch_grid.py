@@ -66,7 +66,8 @@ class PatchGrid:
         gap: the metric on the clean questions less that on the corrupted ones: a single mean over pairs.
         method: a name in `METHODS`, by which the grids were made.
         positions: what `position` counts, in words: positions, where all pairs change and ask at the same ones; else
-            the positions of each pair before its change, at it, between it and what is asked, there, and behind.
+            the slots that the pairs have in common, and all else; or, without any, the positions of each pair before
+            its change, at it, between it and what is asked, there, and behind.
         grids: site -> the share brought back: dims `layer`, `position` or `head`, `example`.
         control: the same on pairs that change nothing relevant, as shares of the same gap; None where there are none.
         path: for each layer the position whose residual brings back most.
@@ -99,8 +100,7 @@ def patch_grid(
         comparison: the model, the pairs, the metric and the direction.
         words: the words of token ids.
         control: the same on pairs that change nothing relevant, or None.
-        method: a name in `METHODS`; by default `exact` where that takes minutes at most. Where pairs do not change and
-            ask at the same positions, residuals, attention and MLPs are few places, and always patched exactly.
+        method: a name in `METHODS`; by default `exact` where that takes minutes at most.
         n_heads: how many of the strongest heads are told of.
 
     Raises:
@@ -124,7 +124,7 @@ def patch_grid(
     def grid(asked: Comparison, site: str) -> Measurement:
         if aligned or site == "head":
             return of_all_places(asked, site)
-        return _by_role(asked, site)
+        return _by_role(asked, site, method)
 
     sites = _sites(comparison)
     grids = {site: _in_shares(grid(comparison, site), gap) for site in sites}
@@ -188,12 +188,14 @@ def is_aligned(sides: Sequence[Pairs]) -> bool:
     """Whether all pairs have the same length, and change and ask at the same positions."""
     n_pos = {pairs.clean.tokens.shape[1] for pairs in sides}
     return len(n_pos) == 1 and all(
-        bool((mask == mask[:1]).all()) for pairs in sides for mask in (pairs.changed, pairs.asked, _real(pairs))
+        bool((mask == mask[:1]).all())
+        for pairs in sides
+        for mask in (pairs.changed, pairs.asked, _real(pairs), *pairs.slots.values())
     )
 
 
 def labels(pairs: Pairs, words: Callable[[Tensor], Sequence[str]]) -> list[str]:
-    """Each position of aligned pairs in words: its token where all have the same, and what is changed or asked there.
+    """Each position of aligned pairs in words: its slot, or else the token that all have; what is changed or asked.
 
     Args:
         pairs: the pairs.
@@ -202,8 +204,8 @@ def labels(pairs: Pairs, words: Callable[[Tensor], Sequence[str]]) -> list[str]:
     tokens, changed, asked = (side.cpu() for side in (pairs.clean.tokens, pairs.changed, pairs.asked))
     in_words = []
     for position in range(tokens.shape[1]):
-        parts = [str(position)]
-        if (tokens[:, position] == tokens[0, position]).all():
+        parts = [str(position), *(name for name, mask in pairs.slots.items() if mask[0, position])]
+        if len(parts) == 1 and (tokens[:, position] == tokens[0, position]).all():
             parts += words(tokens[:1, position])
         parts += ["(changed)"] * bool(changed[0, position]) + ["(asked)"] * bool(asked[0, position])
         in_words.append(" ".join(parts))
@@ -212,6 +214,8 @@ def labels(pairs: Pairs, words: Callable[[Tensor], Sequence[str]]) -> list[str]:
 
 def _roles(pairs: Pairs) -> dict[str, Mask]:
     """What a position is in its pair -> where it is; each position is one of these."""
+    if pairs.slots:
+        return {**pairs.slots, "elsewhere": _real(pairs) & ~torch.stack([*pairs.slots.values()]).any(0)}
     until = pairs.asked.flip(1).cumsum(1).flip(1) > 0  # behind what is asked, answers differ that are input too
     change = pairs.changed & until
     before, asked = change.cumsum(1) == 0, pairs.asked & ~change
@@ -271,14 +275,23 @@ def _in_shares(effects: Measurement, gap: Float[np.ndarray, " pair"]) -> Measure
     return replace(effects, values=values, units="share of the metric", caption=caption)
 
 
-def _by_role(comparison: Comparison, site: str) -> Measurement:
-    """The exact effect of each role's positions, all of a role at once: dims `layer`, `position`, `example`."""
+def _by_role(comparison: Comparison, site: str, method: str) -> Measurement:
+    """The effect of each role's positions, all of a role at once: dims `layer`, `position`, `example`.
+
+    To first order that is the sum of the effects of its positions.
+    """
     n_layers, roles = cast(Any, comparison.model.cfg).n_layers, _roles(comparison.pairs)
+    coords = {"layer": range(n_layers), "position": list(roles)}
+    if method == "estimate":
+        of_each = attribution_patching(comparison, site)  # [layer, position, pair]
+        within = torch.stack([*roles.values()]).transpose(1, 2).cpu().numpy()  # [role, position, pair]
+        summed = np.einsum("lpn,rpn->lrn", np.nan_to_num(of_each.values), within)
+        values = np.where(within.any(1), summed, np.nan)
+        return comparison.measurement(of_each.name, values, coords, of_each.caption)
     effects = [
         [_exact(comparison, site, layer, mask[..., None]).values for mask in roles.values()]
         for layer in range(n_layers)
     ]
-    coords = {"layer": range(n_layers), "position": list(roles)}
     caption = f"The change of the {comparison.measure.name} when {SITES[site].words} of the other run is put in. "
     return comparison.measurement(f"Activation patching: {site}", np.array(effects), coords, caption + NOT_SHOWN)
 

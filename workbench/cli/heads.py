@@ -27,7 +27,12 @@ def add(commands: Commands, name: str) -> None:
         metavar="MODEL",
         help="a run folder; or a model of Hugging Face, a folder, a GGUF file or a name on the hub",
     )
-    parser.add_argument("--text", type=Path, metavar="FILE", help="of a model of Hugging Face: a text file in UTF-8")
+    parser.add_argument(
+        "--text",
+        type=Path,
+        metavar="FILE|SET",
+        help="of a model of Hugging Face: a text file in UTF-8, or a prompt set, such as indirect-objects",
+    )
     add_count(parser, "sequences (default: 128)", 128)
     parser.add_argument("--top", type=int, default=2, metavar="N", help="heads of each role (default: 2)")
     parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")

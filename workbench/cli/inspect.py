@@ -60,7 +60,9 @@ def add(commands: Commands, name: str) -> None:
 
 def add_text(parser: Parser) -> None:
     """The options for models of Hugging Face."""
-    parser.add_argument("--text", type=Path, metavar="FILE", help="of models: the text to measure them on, in UTF-8")
+    parser.add_argument(
+        "--text", type=Path, metavar="FILE", help="of models: the text, in UTF-8, or the prompt set to measure them on"
+    )
     parser.add_argument(
         "--length", type=int, metavar="N", help="with --text: tokens in a sequence (default: 256, or the context)"
     )

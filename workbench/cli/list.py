@@ -134,6 +134,12 @@ def _probes() -> str:
     )
 
 
+def _prompts() -> str:
+    from workbench.tasks.prompt_sets import PROMPT_SETS
+
+    return "\n".join(f"{name}: {made.asks}\n  {made.known}" for name, made in PROMPT_SETS.items())
+
+
 def _measured(name: str, module: Any, function: Callable[..., Any]) -> str:
     """An instrument or mechanism with its settings: the keyword-only arguments of its function that are plain data."""
     keywords = [p for p in signature(function).parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
@@ -178,5 +184,6 @@ LISTED: dict[str, tuple[str, Callable[[], str]]] = {
     "instruments": ("what can be measured, with its settings", _instruments),
     "mechanisms": ("claims about how a task is solved, with their settings", _mechanisms),
     "probes": ("what can be asked of a residual", _probes),
+    "prompts": ("prompt sets for language models, and what is known of each", _prompts),
 }
 """What can be listed -> what that is in a line, and the text that lists it."""

@@ -60,8 +60,9 @@ def add_pairs(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--pairs",
         type=Path,
-        metavar="FILE",
-        help="of a model: pairs written by hand, JSON lines or CSV of clean, corrupted, answer, wrong",
+        metavar="FILE|SET",
+        help="of a model: pairs written by hand, JSON lines or CSV of clean, corrupted, answer, wrong; or a prompt "
+        "set, such as indirect-objects (all: workbench list prompts)",
     )
     add_count(parser, f"pairs (default: {PAIRS}; of a file, all)")
     parser.add_argument(
@@ -71,9 +72,12 @@ def add_pairs(parser: ArgumentParser) -> None:
 
 
 def check_pairs(options: Namespace) -> None:
-    """Raise ValueError if a file of pairs is given together with what is of a run's own pairs."""
+    """Raise ValueError if pairs are given together with what is of a run's own; of a prompt set, n are drawn."""
     if options.pairs is not None:
-        refuse(options, ("step", "n", "later"), "is of a run's own pairs; leave it or --pairs out")
+        from workbench.tasks.prompt_sets import named
+
+        of_runs = ("step", "later") if named(options.pairs) else ("step", "n", "later")
+        refuse(options, of_runs, "is of a run's own pairs; leave it or --pairs out")
         if options.kind is not None:
             raise ValueError(f"the kind {options.kind!r} is of a run's own pairs; leave it or --pairs out")
 

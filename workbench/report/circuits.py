@@ -11,7 +11,7 @@ import pandas as pd
 from workbench import figures
 from workbench.circuits.summary import Summary, find_circuit, on_pairs
 from workbench.inspection import Inspected
-from workbench.report.pairs import PAIRS, open_pairs
+from workbench.report.pairs import PAIRS, Answers, open_pairs
 from workbench.report.sections import Section
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
@@ -34,11 +34,13 @@ class RunCircuit:
         name: the run's.
         summary: the circuit with what speaks for it; None where none can be found.
         why: the reason then.
+        answers: how the model answers the prompts, of a model of Hugging Face.
     """
 
     name: str
     summary: Summary | None
     why: str = ""
+    answers: Answers | None = None
 
     @property
     def found(self) -> Summary:
@@ -50,7 +52,8 @@ class RunCircuit:
     @property
     def says(self) -> str:
         """What was found, or why nothing was."""
-        return f"No circuit can be found: {self.why}" if self.summary is None else self.summary.text()
+        said = f"No circuit can be found: {self.why}" if self.summary is None else self.summary.text()
+        return said if self.answers is None else f"{self.answers.says}\n\n{said}"
 
     def figure(self, name: str = "circuit") -> Any:
         """The `circuit` as a graph; `faithfulness`, what circuits keep by size; or `nodes`, by position."""
@@ -73,7 +76,8 @@ class RunCircuit:
         numbers = {name: measured.to_dict() for name, measured in found.measurements().items()}
         judgement = found.judgement.model_dump(mode="json")
         edges = {name: found.circuit.scores.get(name) for name in found.circuit.names}
-        return as_json({"run": self.name, "edges": edges, "judgement": judgement, "measurements": numbers})
+        answers = {} if self.answers is None else {"answers": self.answers.to_dict()}
+        return as_json({"run": self.name, **answers, "edges": edges, "judgement": judgement, "measurements": numbers})
 
     def save(self, folder: Path) -> None:
         """Write the circuit as JSON, Graphviz and SVG, and its numbers; nothing where there is none."""
@@ -120,7 +124,8 @@ def circuit(
         run: a run or its folder; with `pairs` a model of Hugging Face: loaded, its folder or file, or its name there.
         kind, n, later: what is changed, by default the task's first kind; how many pairs, by default `PAIRS`; and
             whether the answers behind the first that changes are asked for. Not of a file's pairs.
-        pairs: pairs of texts written by hand, JSON lines or CSV of clean, corrupted, answer, wrong.
+        pairs: pairs of texts written by hand, JSON lines or CSV of clean, corrupted, answer, wrong; or the name of a
+            prompt set (`tasks.prompt_sets`), of which n are drawn.
         metric, method: names in `circuits.METRICS` and `circuits.METHODS`.
         edges: the circuit's size; by default the fewest that keep 90 to 110 %.
         step: of a run's checkpoint; by default the end.
@@ -130,5 +135,7 @@ def circuit(
         ValueError: if one of these does not exist or does not fit, or there are too few pairs.
     """
     draws = generator(seed, "circuit")
-    comparison, control, _ = open_pairs(run, draws, kind=kind, pairs=pairs, n=n, later=later, step=step, metric=metric)
-    return RunCircuit(comparison.name, find_circuit(comparison, control, draws, method=method, size=edges))
+    about: dict[str, Any] = {"kind": kind, "pairs": pairs, "n": n, "later": later, "step": step, "seed": seed}
+    comparison, control, _, answers = open_pairs(run, draws, **about, metric=metric)
+    found = find_circuit(comparison, control, draws, method=method, size=edges)
+    return RunCircuit(comparison.name, found, answers=answers)

@@ -163,7 +163,8 @@ def heads(
 
     Args:
         model: a run or its folder; or a model of Hugging Face: loaded, its folder or file, or its name on the hub.
-        text: of a model of Hugging Face: a text file in UTF-8; by default it is given random tokens that come twice.
+        text: of a model of Hugging Face: a text file in UTF-8, or the name of a prompt set, whose slots are roles too
+            (`reads S2`); by default it is given random tokens that come twice.
         n: sequences; of a run as it was trained on, held out.
         top: how many of the strongest heads of each role are removed.
         step: of a run's checkpoint; by default the end.

@@ -10,6 +10,7 @@ from workbench.inspection import Inspected, Settings, inspect_model
 from workbench.instruments import INSTRUMENTS
 from workbench.report import NOTHING_ASKED, Report, check, check_measured, write_report
 from workbench.report.numbers import only_report
+from workbench.tasks.prompt_sets import named
 from workbench.tasks.text_file import read_parts
 from workbench.util.files import is_run
 from workbench.util.lookup import tell_apart
@@ -35,7 +36,7 @@ def inspect_text(
 
     Args:
         models: folders that `save_pretrained` wrote, GGUF files, or names on the hub; all stay in memory.
-        text: a text file in UTF-8, of which the first n sequences are taken.
+        text: a text file in UTF-8, of which the first n sequences are taken; or the name of a prompt set.
         out: where the report goes; by default `default_folder`.
         length: tokens in a sequence; by default 256, or the model's context if that is shorter.
         layers: the layers to look at, 0-based; by default all.
@@ -48,13 +49,15 @@ def inspect_text(
     check(n, export, width)
     sources, text = [str(model) for model in models], Path(text)
     check_models(sources)
-    next(read_parts(text), None)  # a file that cannot be read is said before a model is loaded
+    if named(text) is None:
+        next(read_parts(text), None)  # a file that cannot be read is said before a model is loaded
     folder = default_folder(sources[0]) if out is None else Path(out)
     options = {"layers": layers, "seed": seed, "only": only, "settings": settings, "progress": progress}
     with only_report(folder, names(sources)):
         inspected = [_one(*one, text, (n, length), options) for one in zip(sources, names(sources), strict=True)]
         check_measured(inspected)
-        cut = f"the first sequences of {len(inspected[0].sample.tokens[0])} tokens of {harmless(text.name)}"
+        size = f"sequences of {len(inspected[0].sample.tokens[0])} tokens" if named(text) is None else "prompts"
+        cut = f"the first {size} of {harmless(text.name)}"
         return write_report(folder, inspected, NOTHING_ASKED, (export, width), f"{cut}, {n} at most, seed {seed}")
 
 

@@ -16,7 +16,7 @@ from workbench.circuits.comparison import Direction
 from workbench.circuits.patch_grid import PatchGrid, patch_grid
 from workbench.judgement.words import patching as words
 from workbench.measurement import Measurement
-from workbench.report.pairs import open_pairs
+from workbench.report.pairs import Answers, open_pairs
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 from workbench.util.settings import as_json
@@ -34,16 +34,20 @@ class Patching:
 
     Attributes:
         grid: what each part brings back, and the strongest places.
+        answers: how the model answers the prompts, of a model of Hugging Face.
     """
 
     grid: PatchGrid
+    answers: Answers | None = None
 
     @property
     def says(self) -> str:
-        """The gap, the residual's way through the layers, the strongest heads, and the control."""
+        """The answers, the gap, the residual's way through the layers, the strongest heads, and the control."""
         grid, comparison = self.grid, self.grid.comparison
         n, low = len(comparison.pairs), grid.gap.ends[0]
         first = words.of_gap(baselines(comparison).mean(), n)
+        if self.answers is not None:
+            first = f"{self.answers.says}\n\n{first}"
         if low is None or low <= 0:
             return f"{first}\n{words.of_no_gap(grid.gap)}"
         told = n // 2
@@ -95,7 +99,12 @@ class Patching:
             for p in (*self.grid.path, *self.grid.heads, *self.grid.writes)
         ]
         numbers = {name: measured.to_dict() for name, measured in self.measurements().items()}
-        about = {"model": self.grid.comparison.name, "method": self.grid.method, "positions": self.grid.positions}
+        about: dict[str, Any] = {
+            "model": self.grid.comparison.name,
+            "method": self.grid.method,
+            "positions": self.grid.positions,
+        }
+        about |= {} if self.answers is None else {"answers": self.answers.to_dict()}
         return as_json({**about, "strongest": places, "measurements": numbers})
 
     def measurements(self) -> dict[str, Measurement]:
@@ -148,7 +157,8 @@ def patch(
         run: a run or its folder; with `pairs` a model of Hugging Face: loaded, its folder or file, or its name there.
         kind, n, later: what is changed, by default the task's first kind; how many pairs, by default 64; and whether
             the answers behind the first that changes are asked for. Not of a file's pairs.
-        pairs: pairs of texts written by hand, JSON lines or CSV of clean, corrupted, answer, wrong.
+        pairs: pairs of texts written by hand, JSON lines or CSV of clean, corrupted, answer, wrong; or the name of a
+            prompt set (`tasks.prompt_sets`), of which n are drawn.
         metric: a name in `circuits.METRICS`.
         direction: `denoise`, clean parts into the corrupted run; or `noise`, the other way round.
         method: `exact`, a pass for each place; or `estimate`, from the gradient. By default exact where that takes
@@ -161,6 +171,6 @@ def patch(
             pairs are answered alike.
     """
     draws = generator(seed, "patching")
-    about: dict[str, Any] = {"kind": kind, "pairs": pairs, "n": n, "later": later, "step": step}
-    comparison, control, names = open_pairs(run, draws, **about, metric=metric, direction=direction)
-    return Patching(patch_grid(comparison, names, control, method=method))
+    about: dict[str, Any] = {"kind": kind, "pairs": pairs, "n": n, "later": later, "step": step, "seed": seed}
+    comparison, control, names, answers = open_pairs(run, draws, **about, metric=metric, direction=direction)
+    return Patching(patch_grid(comparison, names, control, method=method), answers)

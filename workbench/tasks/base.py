@@ -72,6 +72,11 @@ class Task(Checked, ABC):
         """The longest sequence this task makes, in tokens."""
 
     @property
+    def slots(self) -> tuple[str, ...]:
+        """What its sequences have in common by position, such as `S2`; their numbers are the label `slot`."""
+        return ()
+
+    @property
     def group_label(self) -> str:
         """The label of the truth that says in which group an answer is; by default it has the group's name."""
         return self.group

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ class Pairs:
         foils: the wrong answers of a control, in the form of targets; None where the corrupted answer is the wrong one.
         later: whether the answers asked for have other answers before them in the two sequences.
         pad: the token that pads the shorter sequences; −1 where there is none.
+        slots: what the questions have in common, where that is known, such as `S2` -> `[pair, pos]`, where it is.
     """
 
     clean: Batch
@@ -49,6 +50,7 @@ class Pairs:
     foils: Tensor | None = None
     later: bool = False
     pad: int = -1
+    slots: Mapping[str, Bool[Tensor, "pair pos"]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.clean)
@@ -56,12 +58,14 @@ class Pairs:
     def __getitem__(self, index: slice | Tensor) -> Pairs:
         foils = None if self.foils is None else self.foils[index]
         clean, corrupted, asked = self.clean[index], self.corrupted[index], self.asked[index]
-        return replace(self, clean=clean, corrupted=corrupted, asked=asked, foils=foils)
+        slots = {name: mask[index] for name, mask in self.slots.items()}
+        return replace(self, clean=clean, corrupted=corrupted, asked=asked, foils=foils, slots=slots)
 
     def to(self, device: torch.device | str) -> Pairs:
         foils = None if self.foils is None else self.foils.to(device)
         clean, corrupted, asked = self.clean.to(device), self.corrupted.to(device), self.asked.to(device)
-        return replace(self, clean=clean, corrupted=corrupted, asked=asked, foils=foils)
+        slots = {name: mask.to(device) for name, mask in self.slots.items()}
+        return replace(self, clean=clean, corrupted=corrupted, asked=asked, foils=foils, slots=slots)
 
     @property
     def is_control(self) -> bool:

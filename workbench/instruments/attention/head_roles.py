@@ -49,7 +49,7 @@ def measure(capture: Capture, *, by_label: bool = False) -> Measurement:
     Args:
         capture: of what this module `needs`.
         by_label: a role more for each label of the task whose values are tokens, such as `reads minimum`: the keys that
-            hold the token of the query's label.
+            hold the token of the query's label; and for each slot of prompts, such as `reads S2`, from the answer.
 
     All but `gold recall` are the mean mass of a query on the role's keys, over the queries that have one, so that a
     head which does nothing else scores 1. (TransformerLens's `detect_head` divides by all queries: its score is this
@@ -87,6 +87,9 @@ def role_keys(capture: Capture, by_label: bool = False) -> dict[str, Bool[Tensor
     for label in task.token_labels if by_label else ():
         values = truth.labels.get(label, torch.full_like(tokens, -1)).cpu()
         keys[f"reads {label}"] = (tokens[:, None, :] == values[:, :, None]) & (values >= 0)[:, :, None] & reached
+    asked = capture.batch.loss_mask.cpu()[:, :, None]
+    for number, slot in enumerate(task.slots if by_label else ()):
+        keys[f"reads {slot}"] = asked & (truth.labels["slot"] == number)[:, None, :] & reached
     return keys
 
 

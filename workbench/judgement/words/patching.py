@@ -8,15 +8,39 @@ import numpy as np
 
 from workbench.judgement.words.circuits import ends, in_columns, of_mean, of_share
 from workbench.measurement import Measurement
+from workbench.measurement.intervals import exact
 from workbench.measurement.numbers import number, percent
 
 OF_METHOD = {
     "exact": "Every place was patched by itself.",
-    "estimate": "Maps of single positions and heads are estimates from the gradient; the places told of here were "
-    "patched exactly.",
+    "estimate": "The maps are estimates from the gradient; the places told of here were patched exactly.",
 }
 EFFECT = {"denoise": "comes back", "noise": "is lost"}
 """Direction -> what becomes of the answer."""
+
+
+def of_answers(
+    kind: str, n: int, clean: tuple[int, int], after: tuple[int | None, int | None], notes: Sequence[str]
+) -> str:
+    """How often a model answers prompts right before any edit, and what is to be said of the prompts.
+
+    Args:
+        kind: the prompt set, or the name of a file of pairs.
+        n: how many pairs.
+        clean: prompts whose right token has a larger logit than the wrong one, and those whose likeliest is right.
+        after: the same of the corrupted prompts; None where both tokens are right there.
+        notes: sentences about the set.
+    """
+    changed = "" if after[0] is None else f" With the change: {after[0]} and {after[1]}."
+    guess = exact(clean[0], n)[0] <= 0.5
+    return " ".join(
+        [
+            f"Of {n} prompts of {kind} the right answer is preferred to the wrong one after {clean[0]}, and is the "
+            f"likeliest of all tokens after {clean[1]}.{changed}",
+            *["That is no more than guessing between the two: how the model does it cannot be found here."] * guess,
+            *notes,
+        ]
+    )
 
 
 def of_gap(means: Measurement, n: int) -> str:

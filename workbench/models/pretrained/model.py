@@ -84,7 +84,12 @@ class Pretrained(BridgedModel):
     def prompt(self, text: str) -> Int[Tensor, " pos"]:
         """The tokens of a text that goes on: without those that the tokenizer puts after it; errors as of `tokens`."""
         ids = self.tokens(text)
-        return ids[: len(ids) - len(around(needed(self.tokenizer, self.config.module))[1])]
+        return ids[: len(ids) - len(self._around[1])]
+
+    @cached_property
+    def _around(self) -> tuple[list[int], list[int]]:
+        """The tokens that the tokenizer puts before and after a text. Raises ValueError if there is no tokenizer."""
+        return around(needed(self.tokenizer, self.config.module))
 
     def text(self, tokens: Int[Tensor, " pos"]) -> str:
         """The text that these are the tokens of, special tokens in it too, without those that the tokenizer adds.
@@ -93,7 +98,7 @@ class Pretrained(BridgedModel):
             ValueError: if the model has no tokenizer.
         """
         tokenizer, ids = needed(self.tokenizer, self.config.module), tokens.tolist()
-        before, after = around(tokenizer)
+        before, after = self._around
         if ids[: len(before)] == before:
             ids = ids[len(before) :]
         if after and ids[-len(after) :] == after:

@@ -13,6 +13,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from workbench.tasks import Batch, Sequences, own_sequences
+from workbench.tasks.prompt_sets import named
+from workbench.tasks.prompt_sets.sequences import PromptSequences
 from workbench.tasks.text_file import read_parts
 
 if TYPE_CHECKING:
@@ -70,14 +72,14 @@ def sequence_length(name: str, n_ctx: int, length: int | None) -> int:
 def file_sequences(
     model: Pretrained, path: str | Path, *, length: int | None = None, n: int = 256, training: int = 0
 ) -> Sequences:
-    """The first sequences of a text file, to inspect a model on.
+    """The first sequences of a text file, to inspect a model on; or the prompts of a set, if its name is given.
 
     Every sequence has `length` tokens of the running text, and none that the tokenizer puts before texts.
 
     Args:
         model: whose tokenizer cuts the text.
-        path: a text file in UTF-8.
-        length: tokens in a sequence; by default 256, or the model's context if that is shorter.
+        path: a text file in UTF-8, or the name of a prompt set.
+        length: tokens in a sequence; by default 256, or the model's context if that is shorter. Not of prompts.
         n: the most sequences to measure on.
         training: the most sequences after these, for what has to be trained first, such as a tuned lens.
 
@@ -85,6 +87,10 @@ def file_sequences(
         ValueError: in one line, if the model has no tokenizer, the file cannot be read, holds no text or fewer than two
             such sequences, or a sequence is longer than the model's context.
     """
+    if (prompts := named(path)) is not None:
+        if length is not None:
+            raise ValueError(f"the prompts of {prompts} are as long as they are: leave length out")
+        return PromptSequences.of(prompts, model, n=n)
     path = Path(path)
     tokenizer = needed(model.tokenizer, model.config.module)
     length = sequence_length(model.config.module, model.config.n_ctx, length)
@@ -153,7 +159,7 @@ class TypedText(Sequences):
         if path is None:
             sequences = _of_sentences(model)
         else:
-            length = min(LENGTH, model.config.n_ctx)
+            length = min(LENGTH, model.config.n_ctx) if named(path) is None else None
             sequences = file_sequences(model, path, length=length, n=SHOWN, training=SHOWN)
         _models[sequences.path] = model
         return cls(path=sequences.path)
