@@ -1,7 +1,7 @@
 """Probes of a Hugging Face model on a text: what its residual holds of the tokens around, or of its own.
 
-The labels are those that the text gives itself (`labels`); controls and baselines are those of runs, but for
-re-initialised models. Whether a label is used is not tested.
+The labels are those that the text gives itself (`tasks.text_labels`), or those that stand beside each text of a file.
+Controls and baselines are those of runs, but for re-initialised models. Whether a label is used is not tested.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from workbench.judgement.decodable import UNTRAINED
 from workbench.judgement.probed import Finding
 from workbench.measurement import Measurement
 from workbench.models.pretrained import Pretrained, load_model
+from workbench.models.pretrained.labelled_file import is_labelled_file, labelled_sequences, read_texts
 from workbench.models.pretrained.text_file import file_sequences
 from workbench.probes import probe_inputs
 from workbench.probes.answer import Answer
@@ -47,9 +48,11 @@ def ask_text(
 
     Args:
         models: folders that `save_pretrained` wrote, or names on the hub.
-        label: `next_token`, `previous_token`, `first_letter`, `token`, `position`, or a pattern of these.
-        text: a text file in UTF-8, of which the first n sequences are taken.
-        length: tokens in a sequence; by default 256, or the model's context if that is shorter.
+        label: one of `tasks.text_labels.NAMES`, a column of `text`, or a pattern of these.
+        text: a text file in UTF-8, of which the first n sequences are taken; or a file of texts with labels
+            (`labelled_file`: `.jsonl`, `.csv` or `.tsv`), of which the first n texts are.
+        length: tokens in a sequence, of labelled texts the most; by default 256, or the model's context if that is
+            shorter.
         n: sequences: seven in ten fit the probe, three test it; by default 512.
         positions: where the probe reads; by default everywhere.
         progress: show Transformers' progress while a model is loaded.
@@ -62,11 +65,15 @@ def ask_text(
     check_models(sources)
     if n is not None and n < 2:
         raise ValueError(f"a probe needs at least 2 sequences, not n={n}")
-    next(read_parts(Path(text)), None)  # a file that cannot be read is said before a model is loaded
+    n_read, labelled = N if n is None else n, is_labelled_file(text)
+    next(iter(read_texts(text, n_read) if labelled else read_parts(Path(text))), None)  # said before a model is loaded
     answers = []
     for source, name in zip(sources, names(sources), strict=True):
         model = load_model(source, progress=progress)
-        task = file_sequences(model, text, length=length, n=N if n is None else n)
+        if labelled:
+            task = labelled_sequences(model, text, label, length=length, n=n_read)
+        else:
+            task = file_sequences(model, text, length=length, n=n_read)
         preset = question(label, task, positions)
         measured = _measured(model, name, task, preset, **options)
         answers.append(_answer(label, measured))

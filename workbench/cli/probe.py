@@ -22,8 +22,10 @@ def add(commands: Commands, name: str) -> None:
         summary="ask what can be decoded from runs, or Hugging Face models on a text, and whether it is used",
         description="Fit probes at every point of the residual for one question, say what they are worth beside their "
         "baselines and controls, and test causally what is decodable. `workbench list probes` shows the questions. "
-        "With --text, probe Hugging Face models instead for a label that the text gives itself: next_token, "
-        "previous_token, first_letter, token or position; what is decodable is not tested causally there. "
+        "With --text, probe Hugging Face models instead for a label that the text gives itself (next_token, "
+        "previous_token, first_letter, next_letter, word_part, in_quotes, repeated, line_position, token or position), "
+        "or for a column of a .jsonl, .csv or .tsv file whose column `text` holds the texts; what is decodable is not "
+        "tested causally there. "
         "Settings of the probe can be given: --l2 1, --kind low_rank --rank 3 …",
         usage="RUN [RUN …] PRESET|LABEL | MODEL [MODEL …] LABEL --text FILE "
         "[--out DIR] [--n N] [--seeds N] [--SETTING VALUE …]",
@@ -52,7 +54,12 @@ def add(commands: Commands, name: str) -> None:
 
 def add_text(parser: Parser) -> None:
     """The options for models of Hugging Face."""
-    parser.add_argument("--text", type=Path, metavar="FILE", help="of models: the text to probe them on, in UTF-8")
+    parser.add_argument(
+        "--text",
+        type=Path,
+        metavar="FILE",
+        help="of models: the text to probe them on, in UTF-8, or a file of texts with labels",
+    )
     parser.add_argument(
         "--length", type=int, metavar="N", help="with --text: tokens in a sequence (default: 256, or the context)"
     )
