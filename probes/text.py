@@ -25,6 +25,7 @@ from workbench.probes.baselines_and_controls import CONDITIONS, Source
 from workbench.probes.positions import Rule
 from workbench.probes.presets import Preset, question
 from workbench.probes.probing import over_seeds, probe_source
+from workbench.probes.saved_directions import check_one, mean_differences
 from workbench.report.hugging_face import check_models, names
 from workbench.tasks import Sequences
 from workbench.tasks.text_file import read_parts
@@ -41,6 +42,7 @@ def ask_text(
     length: int | None = None,
     n: int | None = None,
     positions: Rule | None = None,
+    directions: str | Path | None = None,
     progress: bool = False,
     **options: Any,
 ) -> list[Answer]:
@@ -55,6 +57,7 @@ def ask_text(
             shorter.
         n: sequences: seven in ten fit the probe, three test it; by default 512.
         positions: where the probe reads; by default everywhere.
+        directions: of one model and label: a new file for `saved_directions.mean_differences`.
         progress: show Transformers' progress while a model is loaded.
         options: `kind`, `seed`, `seeds` and settings of the kind of probe, as for `probe`.
 
@@ -75,8 +78,14 @@ def ask_text(
         else:
             task = file_sequences(model, text, length=length, n=n_read)
         preset = question(label, task, positions)
-        measured = _measured(model, name, task, preset, **options)
-        answers.append(_answer(label, measured))
+        if directions is not None:
+            check_one(len(sources), preset.names(task), directions)
+        answer = _answer(label, _measured(model, name, task, preset, **options))
+        if directions is not None:
+            seed = options.get("seed", 0)
+            source_of = partial(_source, model, name, task, seed)
+            mean_differences(answer, source_of, preset.positions, seed).save(directions)
+        answers.append(answer)
     return answers
 
 
@@ -98,13 +107,17 @@ def _measured(
     controls = [condition for condition in CONDITIONS[1:] if condition != UNTRAINED]
     parts = []
     for each in range(seed, seed + seeds):
-        batch = task.sample(task.n_given, generator(each, "probe"), split="test")
-        read = partial(probe_inputs.from_model, model, batch, points)
-        source = Source(task, batch, points, read, (), name)
+        source = _source(model, name, task, each, points)
         parts.append(
             probe_source(source, asked.names(task), asked.positions, kind or asked.kind, controls, each, settings)
         )
     return parts[0] if seeds == 1 else over_seeds(parts, range(seed, seed + seeds))
+
+
+def _source(model: Pretrained, name: str, task: Sequences, seed: int, points: Sequence[str]) -> Source:
+    """The residual of a model at these points, on all sequences in the order of a seed."""
+    batch = task.sample(task.n_given, generator(seed, "probe"), split="test")
+    return Source(task, batch, points, partial(probe_inputs.from_model, model, batch, points), (), name)
 
 
 def _answer(question: str, measured: Measurement) -> Answer:

@@ -39,6 +39,13 @@ def add(commands: Commands, name: str) -> None:
     )
     parser.add_argument("--positions", metavar="RULE", help="of a label: labelled, each, scored, delimiter, 3,4 …")
     add_out(parser, "write figures and numbers there too")
+    parser.add_argument(
+        "--save-directions",
+        type=Path,
+        metavar="FILE",
+        dest="directions",
+        help="of one label: a new file of its classes' directions, for `inspect --basis` and `generate --basis`",
+    )
     add_count(parser, "sequences, three in ten to try the probe on (default: the preset's)")
     parser.add_argument("--kind", help="kind of probe: logistic, ridge, nearest_mean, low_rank, mlp or regression")
     parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
@@ -85,9 +92,13 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     own = (
         {"step": options.step, "causal": not options.no_causal} if options.text is None else {"length": options.length}
     )
-    shared = {name: getattr(options, name) for name in ("text", "positions", "n", "kind", "seed", "seeds")}
+    shared = {
+        name: getattr(options, name) for name in ("text", "positions", "n", "kind", "seed", "seeds", "directions")
+    }
     answers = probe(options.runs, options.preset, progress=not options.quiet, **shared, **own, **settings)
     show(answers, options)
+    if options.directions is not None and not options.json:
+        say(f"\nnamed directions: {options.directions}")
     if options.out is not None:
         answers.save(options.out)
         if not options.json:

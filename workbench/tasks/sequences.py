@@ -175,6 +175,11 @@ class Sequences(Task):
         own = given_labels.of_numbers(self._given[0], self._numbers(tokens), tokens.shape[1])
         return Truth(labels={"eighth": torch.where(scored, eighth, -1), **own})
 
+    def classes(self, label: str) -> Sequence[str]:
+        """The names of a given label's classes; none where they are its numbers."""
+        classes: dict[str, list[str]] = json.loads(self._given[1].get("classes", "{}"))
+        return classes.get(label, [])
+
     def parse(self, text: str) -> Batch:
         """A batch of one typed sequence: words of the vocabulary, or ids, with spaces between them."""
         ids = [self.vocabulary.ids.get(word, int(word) if word.isdecimal() else -1) for word in text.split()]
@@ -197,6 +202,7 @@ def own_sequences(
     pad: int | None = None,
     known: KnownText | None = None,
     labels: Mapping[str, Sequence[Tensor]] | None = None,
+    classes: Mapping[str, Sequence[str]] | None = None,
 ) -> Sequences:
     """Sequences of one's own as a task, to inspect a model on. They are in memory; `save_model` keeps them in a file.
 
@@ -210,6 +216,7 @@ def own_sequences(
             ends takes its place.
         known: what is known of the text that the model was trained on; by default nothing.
         labels: of each label by name its values `[pos]` at the tokens of each sequence, from 0 on, −1 for none.
+        classes: what the values 0, 1, … of a label are called; by default by their numbers.
 
     Raises:
         ValueError: if there are no sequences, they hold other tokens, labels do not fit them, or lengths differ and
@@ -223,6 +230,8 @@ def own_sequences(
         tensors["origins"] = torch.tensor([list(Origin).index(origin) for origin in known.origins(unpadded["tokens"])])
     tensors |= given_labels.padded(labels or {}, unpadded["tokens"])
     metadata = {"d_vocab": str(d_vocab), "pad": str(-1 if pad is None else pad)}
+    if classes:
+        metadata["classes"] = json.dumps({name: list(named) for name, named in classes.items()})
     if isinstance(words, Vocabulary) and words.texts is not None:
         metadata["texts"] = json.dumps(words.texts)
     if words is not None:
@@ -283,6 +292,7 @@ def _check(tensors: dict[str, Tensor], metadata: dict[str, str], where: str) -> 
     try:
         d_vocab, pad = int(metadata["d_vocab"]), int(metadata["pad"])
         words = [parse_json(metadata[name]) for name in ("words", "texts") if name in metadata]
+        classes = parse_json(metadata.get("classes", "{}"))
         pairs = [(tensors[name], tensors[_lengths(name)]) for name in ("tokens", "training") if name in tensors]
         fits = bool(pairs) and "tokens" in tensors and 1 <= d_vocab <= 2**31 and -1 <= pad < d_vocab
     except (KeyError, ValueError, TypeError):
@@ -295,6 +305,8 @@ def _check(tensors: dict[str, Tensor], metadata: dict[str, str], where: str) -> 
     for tokens, lengths in pairs:
         fits = fits and tokens.dtype == torch.int64 and tokens.ndim == 2 and lengths.shape == tokens.shape[:1]
         fits = fits and len(tokens) > 0 and bool((lengths >= 2).all() and (lengths <= tokens.shape[1]).all())
+    named = classes.values() if isinstance(classes, dict) else [None]
+    fits = fits and all(isinstance(each, list) and all(isinstance(word, str) for word in each) for each in named)
     origins = tensors.get("origins")
     if origins is not None:
         fits = fits and origins.shape == tensors["lengths"].shape and origins.dtype == torch.int64

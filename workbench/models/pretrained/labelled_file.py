@@ -71,33 +71,49 @@ def labelled_sequences(
         if not 2 <= len(ids) <= longest:
             raise ValueError(f"{where}: the text has {len(ids)} tokens, and 2 to {longest} are read (--length)")
     names = [name for name in dict.fromkeys(name for _, row in rows for name in row) if name and name != TEXT]
-    labels = {name: _labels(model, rows, name, tokens) for name in names if fnmatchcase(name, label)}
+    read = {name: _labels(model, rows, name, tokens) for name in names if fnmatchcase(name, label)}
     return own_sequences(
-        tokens, model.config.d_vocab, words=model.vocabulary, pad=model.pad, known=model.known_text, labels=labels
+        tokens,
+        model.config.d_vocab,
+        words=model.vocabulary,
+        pad=model.pad,
+        known=model.known_text,
+        labels={name: values for name, (values, _) in read.items()},
+        classes={name: classes for name, (_, classes) in read.items() if classes},
     )
 
 
 def _labels(
     model: Pretrained, rows: Sequence[tuple[str, dict[str, Any]]], name: str, tokens: Sequence[Int[Tensor, " pos"]]
-) -> list[Int[Tensor, " pos"]]:
-    """A column's value at each token of each text. Raises ValueError if it is no label."""
+) -> tuple[list[Int[Tensor, " pos"]], list[str]]:
+    """A column's value at each token of each text, and the names of its classes; none of numbers.
+
+    Raises:
+        ValueError: if it is no label.
+    """
     values = [row.get(name) for _, row in rows]
     if not any(isinstance(value, list) for value in values):
-        numbers = _numbered([(where, value) for (where, _), value in zip(rows, values, strict=True)], name)
-        return [torch.tensor([-1] * (len(ids) - 1) + [number]) for ids, number in zip(tokens, numbers, strict=True)]
+        numbers, names = _numbered([(where, value) for (where, _), value in zip(rows, values, strict=True)], name)
+        last = [torch.tensor([-1] * (len(ids) - 1) + [number]) for ids, number in zip(tokens, numbers, strict=True)]
+        return last, names
     by_text = [
         None if value is None else _spans(value, len(row[TEXT]), f"{where}: {name}")
         for (where, row), value in zip(rows, values, strict=True)
     ]
     classes = {kind: i for i, kind in enumerate(sorted({kind for spans in by_text for *_, kind in spans or ()}), 1)}
-    return [
+    of_tokens = [
         torch.tensor([-1 if spans is None else _class_of(place, spans, classes) for place in places])
         for places, spans in zip(_offsets(model, rows, tokens), by_text, strict=True)
     ]
+    return of_tokens, ["outside", *classes]
 
 
-def _numbered(values: Sequence[tuple[str, object]], name: str) -> list[int]:
-    """The number of each value: itself, or its class; −1 where there is none. Raises ValueError if one is no label."""
+def _numbered(values: Sequence[tuple[str, object]], name: str) -> tuple[list[int], list[str]]:
+    """The number of each value, itself or its class, −1 where there is none; and the classes' names.
+
+    Raises:
+        ValueError: if a value is no label.
+    """
     for where, value in values:
         if isinstance(value, dict):
             raise ValueError(f"{where}: {name} is an object; a label is a text or a number, or a list of spans")
@@ -113,9 +129,10 @@ def _numbered(values: Sequence[tuple[str, object]], name: str) -> list[int]:
         raise ValueError(
             f"{name} holds numbers with decimals, and a probe decodes classes or whole numbers: round them"
         )
-    if not numbers or min(numbers.values()) < 0 or max(numbers.values()) > LARGEST:
+    named = not numbers or min(numbers.values()) < 0 or max(numbers.values()) > LARGEST
+    if named:
         numbers = {word: i for i, word in enumerate(given)}
-    return [int(numbers.get(word, -1)) for word in words]
+    return [int(numbers.get(word, -1)) for word in words], given if named else []
 
 
 def _spans(value: object, length: int, where: str) -> list[tuple[int, int, str]]:
