@@ -229,7 +229,7 @@ def question(name: str, task: Task, positions: Rule | None = None) -> Preset:
     Raises:
         ValueError: if there is neither, the preset is about another task, or positions are given for a preset.
     """
-    if name in PRESETS:
+    if name in PRESETS and (PRESETS[name].applies(task) or name not in label_names(task)):
         check(name, task)
         if positions is not None:
             raise ValueError(

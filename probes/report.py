@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from workbench import figures
+from workbench.capture.directions import Directions
 from workbench.inspection import labels
 from workbench.judgement.decodable import BASELINES, TRAINED
 from workbench.judgement.words import probes as words
@@ -23,8 +25,10 @@ from workbench.measurement import Measurement
 from workbench.measurement.numbers import number, percent
 from workbench.measurement.places import point_name
 from workbench.probes.answer import Answer
+from workbench.probes.baselines_and_controls import Source
 from workbench.probes.presets import ask
 from workbench.probes.presets import question as preset_of
+from workbench.probes.saved_directions import check_one, mean_differences
 from workbench.probes.text import ask_text
 from workbench.runs import Run, open_runs
 from workbench.tasks import counted
@@ -88,6 +92,7 @@ def probe(
     question: str,
     *,
     text: str | Path | None = None,
+    directions: str | Path | None = None,
     progress: bool = False,
     **options: Any,
 ) -> Answers:
@@ -99,6 +104,8 @@ def probe(
         runs: runs, run folders or folders of runs, one or several; with `text` models of Hugging Face.
         question: a name in `probes.PRESETS`, or a label of the runs' task; with `text` one that the text gives.
         text: of models: the text to probe them on, a file in UTF-8.
+        directions: of one run or model and one label: a new file of named directions, one for each class of the label
+            (`probes.saved_directions.mean_differences`), which projections and edits take.
         progress: show a progress bar on standard error.
         options: as for `probes.ask`; with `text` as for `probes.text.ask_text`.
 
@@ -107,10 +114,12 @@ def probe(
     """
     if text is not None:
         models: Any = [runs] if isinstance(runs, str | Path) else runs
-        return Answers(ask_text(models, question, text, progress=progress, **options))
+        return Answers(ask_text(models, question, text, directions=directions, progress=progress, **options))
     opened = open_runs(runs)
     for run in opened:
         preset_of(question, run.task(), options.get("positions"))  # a wrong name is said before anything is fitted
+        if directions is not None:
+            check_one(len(opened), preset_of(question, run.task()).names(run.task()), directions)
     answers = Answers()
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not progress) as bar:
@@ -121,9 +130,18 @@ def probe(
                 bar.update(shown, completed=share, description=f"{name}: {doing}")
 
             answer = ask(run, question, progress=tell, **options)
+            if directions is not None:
+                _mean_differences(run, answer, options).save(directions)
             bar.update(shown, completed=1.0, description=name)
             answers.append(_renamed(answer, name, options.get("step")))
     return answers
+
+
+def _mean_differences(run: Run, answer: Answer, options: Mapping[str, Any]) -> Directions:
+    """The directions of a run's label, from the sequences that it was probed on."""
+    about = answer.measured.settings
+    how = {"n": about["drawn"], "seed": options.get("seed", 0), "step": options.get("step")}
+    return mean_differences(answer, partial(Source.of_run, run, **how), about["positions"], how["seed"])
 
 
 def _renamed(answer: Answer, name: str, step: int | None) -> Answer:

@@ -1,7 +1,7 @@
 """Probes of a Hugging Face model on a text: what its residual holds of the tokens around, or of its own.
 
-The labels are those that the text gives itself (`labels`); controls and baselines are those of runs, but for
-re-initialised models. Whether a label is used is not tested.
+The labels are those that the text gives itself (`tasks.text_labels`), or those that stand beside each text of a file.
+Controls and baselines are those of runs, but for re-initialised models. Whether a label is used is not tested.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from workbench.judgement.decodable import UNTRAINED
 from workbench.judgement.probed import Finding
 from workbench.measurement import Measurement
 from workbench.models.pretrained import Pretrained, load_model
+from workbench.models.pretrained.labelled_file import is_labelled_file, labelled_sequences, read_texts
 from workbench.models.pretrained.text_file import file_sequences
 from workbench.probes import probe_inputs
 from workbench.probes.answer import Answer
@@ -24,6 +25,7 @@ from workbench.probes.baselines_and_controls import CONDITIONS, Source
 from workbench.probes.positions import Rule
 from workbench.probes.presets import Preset, question
 from workbench.probes.probing import over_seeds, probe_source
+from workbench.probes.saved_directions import check_one, mean_differences
 from workbench.report.hugging_face import check_models, names
 from workbench.tasks import Sequences
 from workbench.tasks.prompt_sets import named
@@ -41,6 +43,7 @@ def ask_text(
     length: int | None = None,
     n: int | None = None,
     positions: Rule | None = None,
+    directions: str | Path | None = None,
     progress: bool = False,
     **options: Any,
 ) -> list[Answer]:
@@ -48,11 +51,14 @@ def ask_text(
 
     Args:
         models: folders that `save_pretrained` wrote, GGUF files, or names on the hub.
-        label: `next_token`, `previous_token`, `first_letter`, `token`, `position`, or a pattern of these.
-        text: a text file in UTF-8, of which the first n sequences are taken; or the name of a prompt set.
-        length: tokens in a sequence; by default 256, or the model's context if that is shorter.
+        label: one of `tasks.text_labels.NAMES`, a column of `text`, or a pattern of these.
+        text: a text file in UTF-8, of which the first n sequences are taken; a file of texts with labels
+            (`labelled_file`: `.jsonl`, `.csv` or `.tsv`), of which the first n texts are; or the name of a prompt set.
+        length: tokens in a sequence, of labelled texts the most; by default 256, or the model's context if that is
+            shorter.
         n: sequences: seven in ten fit the probe, three test it; by default 512.
         positions: where the probe reads; by default everywhere.
+        directions: of one model and label: a new file for `saved_directions.mean_differences`.
         progress: show Transformers' progress while a model is loaded.
         options: `kind`, `seed`, `seeds` and settings of the kind of probe, as for `probe`.
 
@@ -63,15 +69,25 @@ def ask_text(
     check_models(sources)
     if n is not None and n < 2:
         raise ValueError(f"a probe needs at least 2 sequences, not n={n}")
-    if named(text) is None:
-        next(read_parts(Path(text)), None)  # a file that cannot be read is said before a model is loaded
+    n_read, labelled = N if n is None else n, is_labelled_file(text)
+    if named(text) is None:  # a file that cannot be read is said before a model is loaded
+        next(iter(read_texts(text, n_read) if labelled else read_parts(Path(text))), None)
     answers = []
     for source, name in zip(sources, names(sources), strict=True):
         model = load_model(source, progress=progress)
-        task = file_sequences(model, text, length=length, n=N if n is None else n)
+        if labelled:
+            task = labelled_sequences(model, text, label, length=length, n=n_read)
+        else:
+            task = file_sequences(model, text, length=length, n=n_read)
         preset = question(label, task, positions)
-        measured = _measured(model, name, task, preset, **options)
-        answers.append(_answer(label, measured))
+        if directions is not None:
+            check_one(len(sources), preset.names(task), directions)
+        answer = _answer(label, _measured(model, name, task, preset, **options))
+        if directions is not None:
+            seed = options.get("seed", 0)
+            source_of = partial(_source, model, name, task, seed)
+            mean_differences(answer, source_of, preset.positions, seed).save(directions)
+        answers.append(answer)
     return answers
 
 
@@ -93,13 +109,17 @@ def _measured(
     controls = [condition for condition in CONDITIONS[1:] if condition != UNTRAINED]
     parts = []
     for each in range(seed, seed + seeds):
-        batch = task.sample(task.n_given, generator(each, "probe"), split="test")
-        read = partial(probe_inputs.from_model, model, batch, points)
-        source = Source(task, batch, points, read, (), name)
+        source = _source(model, name, task, each, points)
         parts.append(
             probe_source(source, asked.names(task), asked.positions, kind or asked.kind, controls, each, settings)
         )
     return parts[0] if seeds == 1 else over_seeds(parts, range(seed, seed + seeds))
+
+
+def _source(model: Pretrained, name: str, task: Sequences, seed: int, points: Sequence[str]) -> Source:
+    """The residual of a model at these points, on all sequences in the order of a seed."""
+    batch = task.sample(task.n_given, generator(seed, "probe"), split="test")
+    return Source(task, batch, points, partial(probe_inputs.from_model, model, batch, points), (), name)
 
 
 def _answer(question: str, measured: Measurement) -> Answer:

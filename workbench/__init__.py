@@ -33,6 +33,7 @@ To measure
     patch         how much of the answer each part brings back, by layer and position
     heads         which head does what, and what is lost without it
     check         whether a hooked model is the model, and edits reach what it gives out
+    generate      what a model writes under edits, beside what it writes without them
     study         a claim of the papers, or a question of your own
     table         results by settings, with intervals over seeds
     runs_table    the runs under a folder (`workbench runs`; `workbench.runs` is the room of run folders)
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from workbench.probes.report import probe
     from workbench.report import inspect
     from workbench.report.circuits import circuit
+    from workbench.report.generation import generate
     from workbench.report.heads import heads
     from workbench.report.model_check import check
     from workbench.report.patching import patch
@@ -103,6 +105,7 @@ _HOMES = {
     "explore": "workbench.cli.explore",
     "export": "workbench.sharing",
     "finetune": "workbench.training.finetune",
+    "generate": "workbench.report.generation",
     "generator": "workbench.util.seeds",
     "heads": "workbench.report.heads",
     "hook": "workbench.models.hooked",

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from workbench.capture.directions import Directions
 from workbench.models import AnyHooked, AnyModel, Decoder, OwnModel
 from workbench.models.attention import Attention
 from workbench.models.facts import LOGITS, Facts, LogitTransform
@@ -42,6 +43,7 @@ class Subject:
         parallel: whether attention and MLP of a block read the same residual, so that there is none between them.
         attention_only: whether layers have no MLP: the residual after attention is then the one after the layer.
         chosen: the layers to look at, 0-based, in order; None for all. The embedding and the output are always there.
+        directions: a basis of one's own beside the model's; None where there is none.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Subject:
     parallel: bool = False
     attention_only: bool = False
     chosen: tuple[int, ...] | None = None
+    directions: Directions | None = None
 
     @classmethod
     def of(cls, model: AnyModel, task: Task, name: str) -> Subject:

@@ -10,7 +10,6 @@ JSON lines, or CSV with a first line of names (commas, semicolons or tabs betwee
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,14 +21,13 @@ from torch import Tensor
 from workbench.circuits.summary import FEWEST
 from workbench.tasks import Pairs
 from workbench.tasks.prompt_sets import prompts
-from workbench.util.files import check_file, parse_json, read_text
+from workbench.util import rows_file
 from workbench.util.messages import brief, check_characters
 
 if TYPE_CHECKING:
     from workbench.models.pretrained import Pretrained
 
 FIELDS = ("clean", "corrupted", "answer", "wrong")
-LONGEST = 2**24  # bytes
 Row = dict[str, str]
 
 
@@ -62,16 +60,7 @@ def read_pairs(path: str | Path, model: Pretrained) -> Pairs:
 
 def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Each row with what errors call it. Raises ValueError if one is no pair."""
-    check_file(path, "file of pairs")
-    lines = read_text(path, LONGEST).split("\n")  # a text may hold other ends of a line, such as U+2028
-    if path.suffix.lower() == ".csv":
-        numbered = _table(path, lines)
-    else:
-        numbered = ((i, _parsed(line, f"{path}, line {i}")) for i, line in enumerate(lines, 1) if line.strip())
-    for number, row in numbered:
-        where = f"{path}, line {number}"
-        if not isinstance(row, dict):
-            raise ValueError(f"{where} is no pair; one is an object in braces with {', '.join(FIELDS)}")
+    for where, row in rows_file.read_rows(path, FIELDS, "pairs"):
         yield where, {name: _field(row, name, where) for name in FIELDS}
 
 
@@ -85,57 +74,6 @@ def _field(row: Mapping[str, object], name: str, where: str) -> str:
         raise ValueError(f"{where}: {name} is {given}, and has to be text: put it in double quotes")
     check_characters(text, f"{where}: {name}")
     return text
-
-
-def _table(path: Path, lines: list[str]) -> Iterator[tuple[int, object]]:
-    """The rows of a CSV file with their lines; commas, semicolons or tabs are between fields, by its first line.
-
-    Raises:
-        ValueError: if the first line does not name each of the four columns once, a quote is not closed, or a row has
-            more fields than the first line.
-    """
-    csv.field_size_limit(LONGEST)
-    separator = max(",;\t", key=lines[0].count)
-    reader = csv.reader((f"{line}\n" for line in lines), delimiter=separator, strict=True)
-    line = 0  # where the last row ended
-    try:
-        columns = next(reader)
-        _check_columns(columns, f"{path}, line 1")
-        line = reader.line_num
-        for row in reader:
-            line = reader.line_num
-            if len(row) > len(columns):
-                raise ValueError(
-                    f"{path}, line {line} has more fields than the first line: put a text that holds {separator!r} in "
-                    "double quotes"
-                )
-            if any(row):  # spreadsheets write empty rows
-                yield line, dict(zip(columns, row, strict=False))
-    except csv.Error as error:
-        raise ValueError(f"{path}, from line {line + 1} on: its quotes are not those of CSV ({error})") from None
-
-
-def _check_columns(columns: list[str], where: str) -> None:
-    """Raise ValueError unless each field of a pair is the name of one column."""
-    for name in FIELDS:
-        if name not in columns:
-            listed = brief(", ".join(map(repr, columns)), 200) or "none"
-            raise ValueError(
-                f"{where} has to name the columns of a table of pairs, {', '.join(FIELDS)}, and {name} is not among "
-                f"those it names: {listed}"
-            )
-        if columns.count(name) > 1:
-            raise ValueError(f"{where} names the column {name} twice; take one out, or give it another name")
-
-
-def _parsed(line: str, where: str) -> object:
-    """A line of JSON. Raises ValueError if it is none."""
-    try:
-        return parse_json(line)
-    except json.JSONDecodeError:
-        raise ValueError(f"{where} is not JSON; pairs are JSON lines, or CSV in a file that ends in .csv") from None
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
 
 
 def _texts(model: Pretrained, row: Row, where: str) -> tuple[Tensor, Tensor]:

@@ -52,6 +52,9 @@ def add(commands: Commands, name: str) -> None:
         metavar="CONDITION",
         help="test conditions to draw the sequences for, such as length=20,repeats=4 (default: the task's own)",
     )
+    parser.add_argument(
+        "--basis", type=Path, metavar="FILE", help="project on these named directions, a safetensors file, too"
+    )
     add_count(parser, "sequences to draw, per test condition; of a text, the first ones (default: 256)", 256)
     add_seed(parser, "seed of the sequences")
     add_json(parser)
@@ -85,7 +88,16 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.report import inspect
     from workbench.runs.conditions import parse_conditions
 
-    names = ("out", "n", "seed", "only", "export", "width", *(RUNS_ALONE if options.text is None else TEXT_ALONE))
+    names = (
+        "out",
+        "n",
+        "seed",
+        "only",
+        "basis",
+        "export",
+        "width",
+        *(RUNS_ALONE if options.text is None else TEXT_ALONE),
+    )
     shared = {name: getattr(options, name) for name in names}
     if options.text is None:
         refuse(options, TEXT_ALONE, "is of models that are measured on a text; give --text FILE too")

@@ -22,8 +22,10 @@ def add(commands: Commands, name: str) -> None:
         summary="ask what can be decoded from runs, or Hugging Face models on a text, and whether it is used",
         description="Fit probes at every point of the residual for one question, say what they are worth beside their "
         "baselines and controls, and test causally what is decodable. `workbench list probes` shows the questions. "
-        "With --text, probe Hugging Face models instead for a label that the text gives itself: next_token, "
-        "previous_token, first_letter, token or position; what is decodable is not tested causally there. "
+        "With --text, probe Hugging Face models instead for a label that the text gives itself (next_token, "
+        "previous_token, first_letter, next_letter, word_part, in_quotes, repeated, line_position, token or position), "
+        "or for a column of a .jsonl, .csv or .tsv file whose column `text` holds the texts; what is decodable is not "
+        "tested causally there. "
         "Settings of the probe can be given: --l2 1, --kind low_rank --rank 3 …",
         usage="RUN [RUN …] PRESET|LABEL | MODEL [MODEL …] LABEL --text FILE "
         "[--out DIR] [--n N] [--seeds N] [--SETTING VALUE …]",
@@ -37,6 +39,13 @@ def add(commands: Commands, name: str) -> None:
     )
     parser.add_argument("--positions", metavar="RULE", help="of a label: labelled, each, scored, delimiter, 3,4 …")
     add_out(parser, "write figures and numbers there too")
+    parser.add_argument(
+        "--save-directions",
+        type=Path,
+        metavar="FILE",
+        dest="directions",
+        help="of one label: a new file of its classes' directions, for `inspect --basis` and `generate --basis`",
+    )
     add_count(parser, "sequences, three in ten to try the probe on (default: the preset's)")
     parser.add_argument("--kind", help="kind of probe: logistic, ridge, nearest_mean, low_rank, mlp or regression")
     parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
@@ -53,7 +62,10 @@ def add(commands: Commands, name: str) -> None:
 def add_text(parser: Parser) -> None:
     """The options for models of Hugging Face."""
     parser.add_argument(
-        "--text", type=Path, metavar="FILE", help="of models: the text, in UTF-8, or the prompt set to probe them on"
+        "--text",
+        type=Path,
+        metavar="FILE",
+        help="of models: the text to probe them on, in UTF-8, a file of texts with labels, or a prompt set",
     )
     parser.add_argument(
         "--length", type=int, metavar="N", help="with --text: tokens in a sequence (default: 256, or the context)"
@@ -80,9 +92,13 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     own = (
         {"step": options.step, "causal": not options.no_causal} if options.text is None else {"length": options.length}
     )
-    shared = {name: getattr(options, name) for name in ("text", "positions", "n", "kind", "seed", "seeds")}
+    shared = {
+        name: getattr(options, name) for name in ("text", "positions", "n", "kind", "seed", "seeds", "directions")
+    }
     answers = probe(options.runs, options.preset, progress=not options.quiet, **shared, **own, **settings)
     show(answers, options)
+    if options.directions is not None and not options.json:
+        say(f"\nnamed directions: {options.directions}")
     if options.out is not None:
         answers.save(options.out)
         if not options.json:

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, GREEN, GREY, PALE, framed, literal, thinned
+from workbench.instruments.residual.projection import BASES
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 
@@ -22,10 +23,12 @@ def projection_map(table: Measurement, basis: str = "decoder") -> go.Figure:
 
     Args:
         table: `projection.top_tokens(...)`.
-        basis: `encoder` or `decoder`.
+        basis: `encoder`, `decoder`, or the name of one's own.
     """
-    subtitle = f"{table.settings['model']}: the token with the largest {table.units}{normed(table, basis)}"
-    return token_map(table.select(basis=basis, rank=1), f"Top token in the {basis} basis", subtitle)
+    what = "token" if basis in BASES else "direction"
+    subtitle = f"{table.settings['model']}: the {what} with the largest {table.units}{normed(table, basis)}"
+    title = f"Top token in the {basis} basis" if basis in BASES else f"Top direction of {basis}"
+    return token_map(table.select(basis=basis, rank=1), title, subtitle)
 
 
 def token_map(best: Measurement, title: str, subtitle: str) -> go.Figure:
@@ -128,8 +131,8 @@ def _bars(part: Measurement, x: float, name: str, colour: str) -> str:
 
 
 def normed(table: Measurement, basis: str | None = None) -> str:
-    """Words that say whether the decoder basis was read after the final norm; none if `basis` is the encoder's."""
-    if basis == "encoder":
+    """Words that say whether the decoder basis was read after the final norm; none if `basis` is another one."""
+    if basis not in (None, "decoder"):
         return ""
     after = "after the final norm" if table.settings["final_norm"] else "before the final norm"
     return f", {after}" if basis else f", the decoder basis {after}"

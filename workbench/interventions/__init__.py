@@ -7,8 +7,9 @@ On one input, with what becomes of its answers:
     figures.edited(tried)
 
 Such an edit is a small frozen dataclass, an `Edit`: `CutEdge`, `RemoveHead`, `RemoveWrite`, `MoveEdge`, `Patch` and
-`Exchange` (`one_input`); `mechanisms.suggestions` has those that are worth trying on an input. One input is a case, not
-a rate: it shows that something *can* matter. `swap` puts one input's residual into another run, at every pair of layers
+`Exchange` (`one_input`), and `AlongDirection` of a basis of one's own; `mechanisms.suggestions` has those that are
+worth trying on an input. One input is a case, not a rate: it shows that something *can* matter. `go_on` (`generation`)
+continues a prompt under such edits. `swap` puts one input's residual into another run, at every pair of layers
 (Patchscopes).
 
 Causal tests (`workbench.mechanisms`) have rates, over many inputs at once and beside edits elsewhere. They are made of
@@ -19,6 +20,7 @@ becomes of the answers; `cut_test` is a whole test of a claim about edges. Every
 
 from __future__ import annotations
 
+from workbench.interventions.along_direction import AlongDirection
 from workbench.interventions.edit import (
     Edit,
     Head,
@@ -55,6 +57,7 @@ from workbench.interventions.try_edit import Edited, try_edit
 __all__ = [
     "OUTCOMES",
     "REMOVED",
+    "AlongDirection",
     "CutEdge",
     "Edit",
     "Edited",

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from torch import nn
 
+from workbench.capture.directions import Directions
 from workbench.figures.for_paper import INCHES
 from workbench.inspection import Inspected, Result, Settings, inspect_model, inspect_run, labels
 from workbench.inspection.findings import findings
@@ -17,6 +18,7 @@ from workbench.inspection.geometry import Geometry
 from workbench.inspection.geometry import geometry as run_geometry
 from workbench.inspection.judged import Column
 from workbench.inspection.over_training import Timeline, follow
+from workbench.inspection.own_basis import OwnBasis, own_basis
 from workbench.inspection.seed_groups import seed_groups
 from workbench.judgement.words import many
 from workbench.report.circuits import RunCircuit, circuit_section, run_circuit
@@ -26,7 +28,7 @@ from workbench.report.geometry import geometry_section
 from workbench.report.numbers import FILES, PAGE, only_report, write_comparisons, write_numbers
 from workbench.report.over_training import timeline_section
 from workbench.report.page import page
-from workbench.report.sections import Section, sections
+from workbench.report.sections import Section, own_basis_section, sections
 from workbench.report.table import Row, all_columns, claim_lines, rows, summarise
 from workbench.runs import Run, open_runs
 from workbench.runs.conditions import check_condition, condition_in_words
@@ -43,9 +45,10 @@ class Asked(NamedTuple):
     timelines: list[Timeline]
     circuits: list[RunCircuit]
     geometries: dict[str, Geometry]
+    own_bases: dict[str, OwnBasis]
 
 
-NOTHING_ASKED = Asked([], [], {})
+NOTHING_ASKED = Asked([], [], {}, {})
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class Report:
         timelines: every run over training, if that was wanted.
         circuits: the circuit of every run, if that was wanted.
         geometries: the geometry of many sequences together of every run by its name, if that was wanted.
+        own_bases: the residual of every run by its name on a basis of one's own, if there is one.
         differences: two runs on the same sequences, compared example by example (see `compare_runs.compare`).
         over_seeds: every later group of seeds compared with the first.
         figures: the files of single figures, if any were wanted.
@@ -72,6 +76,7 @@ class Report:
     timelines: list[Timeline]
     circuits: list[RunCircuit]
     geometries: dict[str, Geometry]
+    own_bases: dict[str, OwnBasis]
     differences: pd.DataFrame | None
     over_seeds: list[OverSeeds]
     figures: list[Path]
@@ -139,6 +144,7 @@ def inspect_runs(
     circuit: bool = False,
     geometry: bool = False,
     conditions: Sequence[Mapping[str, Any]] | None = None,
+    basis: str | Path | None = None,
     export: Sequence[str] = (),
     width: str | None = None,
     progress: bool = False,
@@ -160,6 +166,7 @@ def inspect_runs(
         geometry: measure RankMe, LiDAR, DiME and InfoNCE of n sequences together, too.
         conditions: the test conditions to measure on, any that the tasks have: `[{"length": 20, "repeats": 4}]`; by
             default all of `task.conditions`.
+        basis: a file of named directions (`capture.directions`), on which the residual is projected, too.
         export: formats (`html`, `svg`, `png`, `pdf`) in which to write every figure by itself, under `figures/`.
         width: lay those figures out for print, at the width of a `column` or a `page`; None for a screen.
         progress: show a progress bar on standard error.
@@ -173,6 +180,8 @@ def inspect_runs(
     opened = open_runs(paths)
     for run in opened:
         run.log()  # raises where it is damaged, of which the report would tell only after all was measured
+        if basis is not None:
+            Directions.read(basis, run.config.model.d_model)  # likewise
         for condition in conditions or ():
             check_condition(run.task(), condition)
     folder = Path(out) if out is not None else opened[0].path / "inspection"
@@ -185,7 +194,7 @@ def inspect_runs(
         timelines = [follow(run, **options) for run in inspected] if timeline else []
         circuits = [run_circuit(run, seed) for run in inspected] if circuit else []
         geometries = {one.name: run_geometry(one.run, n=n, seed=seed) for one in inspected} if geometry else {}
-        asked = Asked(timelines, circuits, geometries)
+        asked = Asked(timelines, circuits, geometries, own_bases(inspected, basis, n, seed))
         return write_report(folder, inspected, asked, (export, width), how_made)
 
 
@@ -228,6 +237,11 @@ def _measure(opened: Sequence[Run], options: Mapping[str, Any]) -> list[Inspecte
     return inspected
 
 
+def own_bases(inspected: Sequence[Inspected], basis: str | Path | None, n: int, seed: int) -> dict[str, OwnBasis]:
+    """Every model's residual on a basis of one's own, by name; none where there is no such basis."""
+    return {} if basis is None else {one.name: own_basis(one, basis, n=n, seed=seed) for one in inspected}
+
+
 def check_measured(inspected: Sequence[Inspected]) -> None:
     """Raise ValueError if nothing that was asked for could be measured of any model, with the reasons."""
     if not any(one.results for one in inspected):
@@ -245,13 +259,15 @@ def write_report(
     """Numbers, page and figures in a folder, if there is one, in place of a report's before."""
     drawn = [*sections(inspected), *map(circuit_section, asked.circuits), *map(timeline_section, asked.timelines)]
     drawn += [geometry_section(asked.geometries)] if asked.geometries else []
+    drawn += [own_basis_section(*each) for each in asked.own_bases.items()]
     differences, groups = in_pairs(inspected), over_seeds(inspected)
     columns = all_columns(inspected)
     table = rows(columns)
     names = [column.name for column in columns]
     measured = [findings(one) for one in seed_groups(inspected) if one.results]
     found = many.sentences(measured, clearest(groups))
-    summary = "\n\n".join(["\n".join(found), _summary(columns, table, inspected, differences, groups)])
+    told = [own.says for own in asked.own_bases.values()]
+    summary = "\n\n".join(["\n".join([*found, *told]), _summary(columns, table, inspected, differences, groups)])
     report = Report(inspected, summary, None, drawn, *asked, differences, groups, [])
     if folder is None:
         return report
@@ -263,6 +279,8 @@ def write_report(
             one.save(place / "data" / folders[one.name] / "circuit")
         for name, of_run in asked.geometries.items():
             of_run.save(place / "data" / folders[name] / "geometry")
+        for name, own in asked.own_bases.items():
+            own.save(place / "data" / folders[name] / "own_basis")
         write_comparisons(place / "data", differences, groups)
         write_atomically(place / PAGE, text.encode())
         files = write_figures(place / "figures", drawn, *export)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench.capture.directions import Directions
 from workbench.inspection import Inspected, Settings, inspect_model
 from workbench.instruments import INSTRUMENTS
-from workbench.report import NOTHING_ASKED, Report, check, check_measured, write_report
+from workbench.report import NOTHING_ASKED, Report, check, check_measured, own_bases, write_report
 from workbench.report.numbers import only_report
 from workbench.tasks.prompt_sets import named
 from workbench.tasks.text_file import read_parts
@@ -28,6 +29,7 @@ def inspect_text(
     seed: int = 0,
     only: Sequence[str] = (),
     settings: Settings | None = None,
+    basis: str | Path | None = None,
     export: Sequence[str] = (),
     width: str | None = None,
     progress: bool = False,
@@ -41,7 +43,7 @@ def inspect_text(
         length: tokens in a sequence; by default 256, or the model's context if that is shorter.
         layers: the layers to look at, 0-based; by default all.
         seed: of the controls, and of the order of the sequences.
-        only, settings, export, width, progress: as `inspect`.
+        only, settings, basis, export, width, progress: as `inspect`.
 
     Raises:
         ValueError: if a model cannot be loaded, the text is too short, a layer does not exist, or as `inspect`.
@@ -54,20 +56,30 @@ def inspect_text(
     folder = default_folder(sources[0]) if out is None else Path(out)
     options = {"layers": layers, "seed": seed, "only": only, "settings": settings, "progress": progress}
     with only_report(folder, names(sources)):
-        inspected = [_one(*one, text, (n, length), options) for one in zip(sources, names(sources), strict=True)]
+        inspected = [_one(*one, text, (n, length), basis, options) for one in zip(sources, names(sources), strict=True)]
         check_measured(inspected)
         size = f"sequences of {len(inspected[0].sample.tokens[0])} tokens" if named(text) is None else "prompts"
         cut = f"the first {size} of {harmless(text.name)}"
-        return write_report(folder, inspected, NOTHING_ASKED, (export, width), f"{cut}, {n} at most, seed {seed}")
+        asked = NOTHING_ASKED._replace(own_bases=own_bases(inspected, basis, n, seed))
+        return write_report(folder, inspected, asked, (export, width), f"{cut}, {n} at most, seed {seed}")
 
 
-def _one(source: str, name: str, text: Path, size: tuple[int, int | None], options: dict[str, Any]) -> Inspected:
+def _one(
+    source: str,
+    name: str,
+    text: Path,
+    size: tuple[int, int | None],
+    basis: str | Path | None,
+    options: dict[str, Any],
+) -> Inspected:
     """One model loaded and measured; `size` is the most sequences, and the tokens of each."""
     from workbench.models.pretrained import load_model
     from workbench.models.pretrained.text_file import file_sequences
 
     n, length = size
     model = load_model(source, progress=options["progress"])
+    if basis is not None:
+        Directions.read(basis, model.config.d_model)  # what is wrong with it is said before anything is measured
     fits = any(hasattr(INSTRUMENTS.get(name), "fit") for name in options["only"])  # on other sequences, first
     sequences = file_sequences(model, text, length=length, n=n, training=n if fits else 0)
     return inspect_model(model, sequences, n=n, name=name, causal=False, **options)

@@ -13,6 +13,7 @@ from workbench import figures
 from workbench.figures.runs_and_controls import Controls
 from workbench.inspection import Inspected
 from workbench.inspection.judged import strongest_control
+from workbench.inspection.own_basis import TURNED, OwnBasis
 from workbench.inspection.seed_groups import SeedGroup, at_own_head, seed_groups
 from workbench.instruments import INSTRUMENTS, WEIGHTS
 from workbench.instruments.attention import attention_graph
@@ -79,6 +80,14 @@ def _residual(one: Inspected) -> Section:
         drawn += [figures.paper_projection(every) for every in everywhere]
     text = f"{table.caption} Below the maps, some positions as in Figures 4.12 to 4.14 of the task-hinting paper."
     return Section(f"Residual of one sequence on both bases: {one.name}", text, drawn)
+
+
+def own_basis_section(name: str, own: OwnBasis) -> Section:
+    """One sequence's residual on a basis of one's own, and the mean cosine with each direction beside the control."""
+    drawn = [figures.projection_map(own.table, own.directions.name)]
+    if own.measured is not None and own.control is not None:
+        drawn += figures.any_measure({name: own.measured}, {name: {TURNED: own.control}})
+    return Section(f"Residual on {own.directions.name}: {name}", own.says, drawn)
 
 
 def _positions_to_draw(one: Inspected) -> list[int]:

@@ -8,9 +8,7 @@ has no meaning. Every task has `token` (the token itself) and `position`. Beside
                        running_sum_0, …                the same of the sum of the rows so far
     boxes              contents_A, …                   the set of objects in box A: at the end of a clause after it,
                                                        and where box A is asked for, after the last
-    sequences          next_token, previous_token      the tokens beside it
-                       first_letter                    the first letter or sign of its own text; none of a space, a
-                                                       special token, or a token that begins within a character
+    sequences          next_token, in_quotes, …        see `text_labels`
 """
 
 from __future__ import annotations
@@ -26,10 +24,10 @@ from torch.nn.functional import pad
 
 from workbench.tasks.base import Task
 from workbench.tasks.batch import Truth
+from workbench.tasks.text_labels import of_text
 from workbench.util.seeds import generator
 
 TOKEN, POSITION = "token", "position"  # labels that every task has
-SPACES = "\u0120\u2581"  # how tokenizers write a space before a word, which words of one's own may have
 CONTENTS = "contents_"  # + the letter of a box
 Labels = dict[str, Int[Tensor, "batch pos *class"]]
 
@@ -119,24 +117,9 @@ def _contents(task: Task, tokens: Tensor, truth: Truth) -> Labels:
     return by_box
 
 
-def _of_text(task: Task, tokens: Tensor, truth: Truth) -> Labels:
-    """What a running text says of itself."""
-    real = torch.arange(tokens.shape[1]) < task.lengths(tokens)[:, None]
-    here = torch.where(real, tokens, -1)
-    texts = task.vocabulary.texts or tuple(word.lstrip(SPACES) for word in task.vocabulary.words)
-    first = [text.lstrip()[:1].lower() for text in texts]
-    signs = {sign: i for i, sign in enumerate(sorted(sign for sign in {*first} if sign.isprintable() and sign))}
-    letter = torch.tensor([signs.get(sign, -1) for sign in first])
-    return {
-        "next_token": pad(here[:, 1:], (0, 1), value=-1),
-        "previous_token": torch.where(real, pad(here[:, :-1], (1, 0), value=-1), -1),
-        "first_letter": torch.where(real, letter[tokens], -1),
-    }
-
-
 DERIVED: dict[str, Callable[[Task, Tensor, Truth], Labels]] = {
     "pointer_chain": _ancestors,
     "multiplication": _rows,
     "boxes": _contents,
-    "sequences": _of_text,
+    "sequences": lambda task, tokens, truth: of_text(task, tokens),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +14,7 @@ from jaxtyping import Int
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from workbench.tasks import given_labels
 from workbench.tasks.base import Task
 from workbench.tasks.batch import Batch, Truth, before_padding
 from workbench.tasks.known_text import KnownText, Origin
@@ -31,11 +32,11 @@ _held: dict[str, tuple[dict[str, Tensor], dict[str, str]]] = {}
 class Sequences(Task):
     """Token sequences as they were given, each token predicted from those before it.
 
-    Nothing is known of them but the tokens: there is no graph, and no label but where in its context a position is.
-    What is measured is measured on the sequences given; what has to be trained first, such as a tuned lens or a probe,
-    is trained on others, given for it.
+    Nothing is known of them but the tokens, and labels that were given with them: there is no graph. What is measured
+    is measured on the sequences given; what has to be trained first, such as a tuned lens or a probe, is trained on
+    others, given for it.
 
-    Labels: `eighth` (the eighth of the context that a position is in, 0..7, where scored).
+    Labels: `eighth` (the eighth of the context that a position is in, 0..7, where scored), and those given.
     """
 
     name: ClassVar[str] = "sequences"
@@ -87,22 +88,30 @@ class Sequences(Task):
         return max(int(tensor.shape[1]) for name, tensor in self._given[0].items() if tensor.ndim == 2)
 
     @cached_property
-    def _origins(self) -> dict[bytes, Origin]:
-        """The tokens of each sequence -> what it is; empty where nothing is known of them."""
-        tensors, kinds = self._given[0], list(Origin)
-        origins = tensors.get("origins", torch.empty(0)).tolist()
-        rows = zip(tensors["tokens"], tensors["lengths"].tolist(), origins, strict=False)
-        return {row[:length].numpy().tobytes(): kinds[origin] for row, length, origin in rows}
+    def _places(self) -> dict[bytes, int]:
+        """The tokens of each sequence -> its number."""
+        rows = zip(self.tokens, self._given[0]["lengths"].tolist(), strict=True)
+        return {row[:length].numpy().tobytes(): i for i, (row, length) in enumerate(rows)}
+
+    def _numbers(self, tokens: Int[Tensor, "batch pos"]) -> list[int]:
+        """The number of each of these among the sequences given; −1 of others."""
+        ends = self.lengths(tokens).tolist()
+        rows = (row[:end].cpu().numpy().tobytes() for row, end in zip(tokens, ends, strict=True))
+        return [self._places.get(row, -1) for row in rows]
+
+    @cached_property
+    def _origins(self) -> list[Origin]:
+        """What each sequence is, and last what others are; all the same where nothing is known of them."""
+        origins = self._given[0].get("origins")
+        known = [Origin.GIVEN] * self.n_given if origins is None else [list(Origin)[i] for i in origins.tolist()]
+        return [*known, Origin.GIVEN]
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        present = {*self._origins.values()} or {Origin.GIVEN}
-        return tuple(origin for origin in Origin if origin in present)
+        return tuple(origin for origin in Origin if origin in self._origins[:-1])
 
     def origins_of(self, tokens: Int[Tensor, "batch pos"]) -> list[Origin]:
-        ends = self.lengths(tokens).tolist()
-        rows = (row[:end].cpu().numpy().tobytes() for row, end in zip(tokens, ends, strict=True))
-        return [self._origins.get(row, Origin.GIVEN) for row in rows]
+        return [self._origins[i] for i in self._numbers(tokens)]
 
     @property
     def tokens(self) -> Int[Tensor, "sequence pos"]:
@@ -164,7 +173,13 @@ class Sequences(Task):
         position = torch.arange(tokens.shape[1])
         eighth = (position * _EIGHTHS // self.n_ctx).expand_as(tokens)
         scored = position < self.lengths(tokens)[:, None] - 1
-        return Truth(labels={"eighth": torch.where(scored, eighth, -1)})
+        own = given_labels.of_numbers(self._given[0], self._numbers(tokens), tokens.shape[1])
+        return Truth(labels={"eighth": torch.where(scored, eighth, -1), **own})
+
+    def classes(self, label: str) -> Sequence[str]:
+        """The names of a given label's classes; none where they are its numbers."""
+        classes: dict[str, list[str]] = json.loads(self._given[1].get("classes", "{}"))
+        return classes.get(label, [])
 
     def parse(self, text: str) -> Batch:
         """A batch of one typed sequence: words of the vocabulary, or ids, with spaces between them."""
@@ -187,6 +202,8 @@ def own_sequences(
     words: Sequence[str] | Vocabulary | None = None,
     pad: int | None = None,
     known: KnownText | None = None,
+    labels: Mapping[str, Sequence[Tensor]] | None = None,
+    classes: Mapping[str, Sequence[str]] | None = None,
 ) -> Sequences:
     """Sequences of one's own as a task, to inspect a model on. They are in memory; `save_model` keeps them in a file.
 
@@ -199,10 +216,12 @@ def own_sequences(
             taken off; sequences of a list are as long as they are, and where one ends with it, a token with which none
             ends takes its place.
         known: what is known of the text that the model was trained on; by default nothing.
+        labels: of each label by name its values `[pos]` at the tokens of each sequence, from 0 on, −1 for none.
+        classes: what the values 0, 1, … of a label are called; by default by their numbers.
 
     Raises:
-        ValueError: if there are no sequences, they hold other tokens, or lengths differ and there is no `pad`, or no
-            token with which none of them ends.
+        ValueError: if there are no sequences, they hold other tokens, labels do not fit them, or lengths differ and
+            there is no `pad`, or no token with which none of them ends.
     """
     given = {"tokens": tokens} if training is None else {"tokens": tokens, "training": training}
     unpadded = {name: _rows(name, rows, pad) for name, rows in given.items()}
@@ -210,7 +229,10 @@ def own_sequences(
     tensors = {key: tensor for name, rows in unpadded.items() for key, tensor in _padded(name, rows, pad).items()}
     if known is not None:
         tensors["origins"] = torch.tensor([list(Origin).index(origin) for origin in known.origins(unpadded["tokens"])])
+    tensors |= given_labels.padded(labels or {}, unpadded["tokens"])
     metadata = {"d_vocab": str(d_vocab), "pad": str(-1 if pad is None else pad)}
+    if classes:
+        metadata["classes"] = json.dumps({name: list(named) for name, named in classes.items()})
     if isinstance(words, Vocabulary) and words.texts is not None:
         metadata["texts"] = json.dumps(words.texts)
     if words is not None:
@@ -271,6 +293,7 @@ def _check(tensors: dict[str, Tensor], metadata: dict[str, str], where: str) -> 
     try:
         d_vocab, pad = int(metadata["d_vocab"]), int(metadata["pad"])
         words = [parse_json(metadata[name]) for name in ("words", "texts") if name in metadata]
+        classes = parse_json(metadata.get("classes", "{}"))
         pairs = [(tensors[name], tensors[_lengths(name)]) for name in ("tokens", "training") if name in tensors]
         fits = bool(pairs) and "tokens" in tensors and 1 <= d_vocab <= 2**31 and -1 <= pad < d_vocab
     except (KeyError, ValueError, TypeError):
@@ -283,10 +306,19 @@ def _check(tensors: dict[str, Tensor], metadata: dict[str, str], where: str) -> 
     for tokens, lengths in pairs:
         fits = fits and tokens.dtype == torch.int64 and tokens.ndim == 2 and lengths.shape == tokens.shape[:1]
         fits = fits and len(tokens) > 0 and bool((lengths >= 2).all() and (lengths <= tokens.shape[1]).all())
+    named = classes.values() if isinstance(classes, dict) else [None]
+    fits = fits and all(isinstance(each, list) and all(isinstance(word, str) for word in each) for each in named)
     origins = tensors.get("origins")
     if origins is not None:
         fits = fits and origins.shape == tensors["lengths"].shape and origins.dtype == torch.int64
         fits = fits and int(origins.min()) >= 0 and int(origins.max()) < len(Origin)
+    for values in (tensors[name] for name in tensors if name.startswith(given_labels.PREFIX)):
+        fits = (
+            fits
+            and values.dtype == torch.int64
+            and values.shape == tensors["tokens"].shape
+            and bool((values >= -1).all())
+        )
     if not fits:
         raise ValueError(f"{where}: this is no file of sequences")
     for tokens, _ in pairs:

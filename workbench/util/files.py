@@ -37,8 +37,8 @@ def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapp
     write_atomically(path, save(dict(tensors), {**metadata, "sha256": _checksum(tensors, metadata)}))
 
 
-def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """The tensors and the metadata that `save_tensors` wrote.
+def load_tensors(path: Path, *, foreign: bool = False) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """The tensors and the metadata that `save_tensors` wrote; a `foreign` file, written by others, has no checksum.
 
     Raises:
         ValueError: in one line, if the file is missing, or if a single bit differs from what was written.
@@ -47,7 +47,8 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     check_memory(path.stat().st_size, str(path))
     with _readable(path):
         tensors = load_file(path)
-    if metadata.pop("sha256", None) != _checksum(tensors, metadata):
+    checksum = metadata.pop("sha256", None)
+    if not (foreign and checksum is None) and checksum != _checksum(tensors, metadata):
         raise ValueError(f"{path} is corrupted: it is not what was saved")
     return tensors, metadata
 

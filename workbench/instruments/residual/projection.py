@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
@@ -62,8 +62,16 @@ def some_points(subject: Subject) -> list[str]:
 
 
 def basis(subject: Subject, name: str) -> Float[Tensor, "token d_model"]:
-    """The `encoder` or `decoder` basis. Raises ValueError for any other name."""
-    return lookup({"encoder": subject.encoder, "decoder": subject.decoder}, name, "basis")
+    """The `encoder` or `decoder` basis, or one's own by its name. Raises ValueError for any other name."""
+    own = {} if subject.directions is None else {subject.directions.name: subject.directions.vectors}
+    return lookup(own | {"encoder": subject.encoder, "decoder": subject.decoder}, name, "basis")
+
+
+def names(subject: Subject, basis_name: str, ids: Int[Tensor, " n"]) -> list[str]:
+    """What these vectors of a basis are called: tokens' words, or the names of one's own directions."""
+    if basis_name in BASES or subject.directions is None:
+        return subject.task.words(ids)
+    return [subject.directions.names[i] for i in ids.tolist()]
 
 
 def project(
@@ -110,7 +118,7 @@ def components(
     Args:
         subject: the model's facts.
         residual: `[..., d_model]`.
-        basis_name: `encoder` or `decoder`.
+        basis_name: `encoder`, `decoder`, or the name of one's own (`subject.directions`).
         how: `raw` inner products; their `cosine`, 0 where a vector is zero; least-squares `coordinates` (see `_dual`).
             The latter two are computed and returned in float64.
         final_norm: on the decoder basis, pass the residual through the model's final norm first; `raw` inner products
@@ -206,17 +214,19 @@ def top_tokens(
     """One example's largest components at every point and position, on both bases, best first.
 
     Dims `basis`, `point` (hook name), `position` (`position:word`), `rank` (from 1); `labels` are the tokens'
-    words. Points are hook names, by default those of `needs`; `bases` are `encoder` and `decoder`, by default both;
-    `how` and `final_norm` are those of `components`.
+    words. Points are hook names, by default those of `needs`; `bases` are by default `encoder` and `decoder`; of one's
+    own basis the labels are the directions' names. `how` and `final_norm` are those of `components`.
 
     Raises:
         ValueError: if there is no such example or basis, or `top` is not within the vocabulary.
     """
     subject, words = capture.subject, sequence(capture, example)
-    if not 1 <= top <= len(subject.encoder):
-        raise ValueError(f"top must be between 1 and the vocabulary's {len(subject.encoder)}, not {top}")
     points = needs(subject) if points is None else list(points)
     bases = BASES if bases is None else tuple(bases)
+    smallest = min(len(basis(subject, name)) for name in bases)
+    if not 1 <= top <= smallest:
+        of = "vocabulary" if set(bases) <= {*BASES} else "basis"
+        raise ValueError(f"top must be between 1 and the {of}'s {smallest}, not {top}")
     cells = [_largest(capture, points, example, top, name, how, final_norm) for name in bases]
     shape = (len(bases), len(points), len(words), top)
     values, ids = torch.stack(cells).view(*shape, 2).unbind(-1)
@@ -227,7 +237,9 @@ def top_tokens(
         coords={"basis": bases, "point": points, "position": labelled(words), "rank": range(1, top + 1)},
         units=UNITS[how],
         settings={"model": subject.name, "example": example, "how": how, "final_norm": final_norm},
-        labels=np.array(subject.task.words(ids.long().flatten())).reshape(shape),
+        labels=np.array([names(subject, *each) for each in zip(bases, ids.long().flatten(1), strict=True)]).reshape(
+            shape
+        ),
         caption="The tokens whose embedding row (encoder) or unembedding column (decoder) has the largest "
         f"{UNITS[how]} with the residual{AS_READ if final_norm else ''}. A large one does not show that the model uses "
         "the token.",
@@ -242,10 +254,11 @@ def _largest(
     All points that are not yet computed go together: a large vocabulary's vectors are read once for many rows.
     """
     subject, kept = capture.subject, capture.computed
+    n_vectors = len(basis(subject, basis_name))
     keys = {point: ("largest", point, example, basis_name, how, final_norm) for point in points}
     missing = [point for point, key in keys.items() if key not in kept or kept[key].shape[1] < top]
     if missing:
-        n = min(max(top, SHOWN), len(subject.encoder))
+        n = min(max(top, SHOWN), n_vectors)
         length = len(sequence(capture, example))
 
         def largest(x: Tensor) -> Tensor:
@@ -253,6 +266,6 @@ def _largest(
             return torch.stack([best.values.double(), best.indices.double()], dim=-1)
 
         residuals = torch.stack([capture[point][example, :length] for point in missing])
-        cells = by_rows(largest, residuals, width=len(subject.encoder)).cpu()
+        cells = by_rows(largest, residuals, width=n_vectors).cpu()
         kept.update({keys[point]: each for point, each in zip(missing, cells, strict=True)})
     return torch.stack([kept[key][:, :top] for key in keys.values()])
