@@ -30,6 +30,7 @@ from workbench.tasks.text_file import read_parts
 from workbench.util.seeds import generator
 
 N = 512  # sequences
+WORK = 1_500_000_000  # multiplications for all rows, classes and points at once: minutes at most, a few hundred times
 
 
 def ask_text(
@@ -93,7 +94,7 @@ def _measured(
     for each in range(seed, seed + seeds):
         batch = task.sample(task.n_given, generator(each, "probe"), split="test")
         read = partial(probe_inputs.from_model, model, batch, points)
-        source = Source(task, batch, points, read, (), name)
+        source = Source(task, batch, points, read, (), name, WORK // (len(points) * model.config.d_model))
         parts.append(
             probe_source(source, asked.names(task), asked.positions, kind or asked.kind, controls, each, settings)
         )
