@@ -33,9 +33,11 @@ from workbench.runs import Run
 from workbench.tasks import Batch, Task, distinct
 from workbench.tasks.labels import has_label, is_labelled, labels
 from workbench.util.lookup import lookup
+from workbench.util.progress import steps
 from workbench.util.seeds import generator
 
 UNTRAINED_DRAWS = 3
+LEAST_ROWS = 256  # of a sample
 MOST_COLUMNS = 512  # for the tokens, or the positions, that a baseline sees
 CONDITIONS = (TRAINED, UNTRAINED, *BASELINES, CONTROL)
 """The probe itself; the same on re-initialised models, of which the best counts: the difference is what training
@@ -57,6 +59,8 @@ class Source:
         read: gives the model's vectors at some rows.
         untrained: the same of re-initialised models of its shape; may be empty.
         name: the model's name.
+        most: rows times classes, at one point, beyond which probes read a sample of the rows; None for all rows. Then
+            points are also probed in turn, so that what is done can be kept.
     """
 
     task: Task
@@ -65,6 +69,7 @@ class Source:
     read: Read
     untrained: Sequence[Read]
     name: str
+    most: int | None = None
 
     @classmethod
     def of_run(cls, run: Run, points: str | Sequence[str] | None, *, n: int, seed: int, step: int | None) -> Source:
@@ -118,6 +123,7 @@ class ProbeData:
         sequence: which sequence each row is of; two that ask the same question count as one.
         split: which sequences the probe is fitted on, and which it is tested on.
         seed: seed of everything drawn at random.
+        n_rows: how many rows there were before a sample was drawn of them.
     """
 
     source: Source
@@ -126,13 +132,18 @@ class ProbeData:
     sequence: Int[Tensor, " n"]
     split: Split
     seed: int
+    n_rows: int = 0
 
     @classmethod
     def of(cls, source: Source, names: Sequence[str], positions: Rule, seed: int) -> ProbeData:
         """Choose the rows and split their sequences. Raises as `rows_and_labels` and `Split.by_example` do."""
         where, y = rows_and_labels(source.task, source.batch, names, positions)
+        n_rows = len(where.example)
+        if source.most is not None:
+            where, y = _sample(where, y, source.most, generator(seed, "rows"))
         sequence = distinct(source.task, source.batch.tokens)[where.example]
-        return cls(source, where, y, sequence, Split.by_example(sequence, generator(seed, "split")), seed)
+        split = Split.by_example(sequence, generator(seed, "split"))
+        return cls(source, where, y, sequence, split, seed, n_rows)
 
     @cached_property
     def x(self) -> Float[Tensor, "point place n d"]:
@@ -186,6 +197,20 @@ class ProbeData:
         if condition == PAIRS:
             return self._at_every_point(self._from_pairs(kind, settings))
         return self._decoded(*self.data(condition), kind, settings)
+
+    def in_turn(
+        self, conditions: Sequence[str], kind: str, settings: dict[str, Any]
+    ) -> dict[str, Float[Tensor, "label point place sequence"]]:
+        """`outcome` under each condition, point by point; after an interrupt, of the points that are done."""
+        fitted = [name for name in conditions if name in (TRAINED, SHUFFLED, CONTROL)]
+        at_all = {name: self.outcome(name, kind, settings) for name in conditions if name not in fitted}
+        y = {name: self.data(name)[1] for name in fitted}
+        done = [
+            [self._decoded(x[None], y[name], kind, settings) for name in fitted]
+            for x in steps(self.x, "fitting probes, point by point", keep=True)
+        ]
+        in_points = dict(zip(fitted, map(torch.cat, zip(*done, strict=True), [1] * len(fitted)), strict=True))
+        return {name: in_points[name] if name in in_points else at_all[name][:, : len(done)] for name in conditions}
 
     def _most_frequent(self, kind: str, settings: dict[str, Any]) -> Float[Tensor, "label place sequence"]:
         """The share right if the answer is always the most frequent class; for a regression the mean: R² is 0."""
@@ -270,6 +295,17 @@ class ProbeData:
         self, flat: Float[Tensor, "label place sequence"]
     ) -> Float[Tensor, "label point place sequence"]:
         return flat[:, None].expand(-1, len(self.source.points), -1, -1)
+
+
+def _sample(
+    where: Rows, y: list[Int[Tensor, "place n *class"]], most: int, chance: torch.Generator
+) -> tuple[Rows, list[Int[Tensor, "place n *class"]]]:
+    """As many rows, drawn at random, as have with their classes no more than `most` numbers; all where they do."""
+    order, n = torch.randperm(len(where.example), generator=chance), len(where.example)
+    while n > LEAST_ROWS and n * sum(len(values[:, order[:n]].unique()) for values in y) > most:
+        n = max(LEAST_ROWS, int(0.9 * n))
+    taken = order[:n].sort().values
+    return Rows(where.example[taken], where.position[:, taken], where.names), [values[:, taken] for values in y]
 
 
 def _best(outcomes: Float[Tensor, "way *cell sequence"]) -> Float[Tensor, "*cell sequence"]:

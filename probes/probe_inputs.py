@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 
 import torch
 from jaxtyping import Float
@@ -15,7 +16,7 @@ from workbench.probes.positions import Rows
 from workbench.tasks import Batch
 from workbench.util.memory import check_memory
 
-AT_ONCE = 256  # sequences
+AT_ONCE = 256  # sequences of a decoder of ours
 
 
 def vectors(activation: Tensor, point: str) -> Float[Tensor, "batch pos d"]:
@@ -46,32 +47,40 @@ def from_model(
     """
     if isinstance(model, Decoder) and not set(points) <= set(model.activation_names):
         model = hook(model)  # the decoder itself is the faster
-    gathered: dict[str, Tensor] = {}
+    number = {point: at for at, point in enumerate(points)}
+    widths: dict[str, int] = {}
+    gathered = torch.empty(0)
     for start in range(0, len(batch), AT_ONCE):
         part = slice(start, start + AT_ONCE)
         inside = ((rows.example >= start) & (rows.example < start + AT_ONCE)).nonzero()[:, 0]
         here = Rows(rows.example[inside] - start, rows.position[:, inside], rows.names)
 
         def see(point: str, activation: Tensor, here: Rows = here, inside: Tensor = inside) -> None:
+            nonlocal gathered
             taken = here.take(vectors(activation, point)).float()
-            if point not in gathered:
-                shape = (len(rows.names), len(rows.example), taken.shape[-1])
-                check_memory(len(points) * 4 * shape[0] * shape[1] * shape[2], "the vectors that probes read")
-                gathered[point] = torch.empty(shape)
-            gathered[point][:, inside] = taken
+            if not widths:
+                shape = (len(points), len(rows.names), len(rows.example), taken.shape[-1])
+                check_memory(4 * prod(shape), "the vectors that probes read")
+                gathered = torch.empty(shape)
+            widths[point] = taken.shape[-1]
+            if taken.shape[-1] == gathered.shape[-1]:
+                gathered[number[point]][:, inside] = taken
 
         visit(model, batch.tokens[part], points, see)
-    return _stacked([gathered[point] for point in points], points)
+        _check_widths(widths)
+    return gathered
 
 
 def from_capture(captured: Capture, points: Sequence[str], rows: Rows) -> Float[Tensor, "point place n d"]:
     """The same from a capture; raises ValueError likewise."""
-    return _stacked([rows.take(vectors(captured[point], point)).float() for point in points], points)
+    parts = {point: rows.take(vectors(captured[point], point)).float() for point in points}
+    _check_widths({point: part.shape[-1] for point, part in parts.items()})
+    return torch.stack(list(parts.values()))
 
 
-def _stacked(parts: Sequence[Tensor], points: Sequence[str]) -> Tensor:
-    widths = {part.shape[-1]: point for part, point in zip(parts, points, strict=True)}
-    if len(widths) > 1:
-        listed = ", ".join(f"{point} is {width} wide" for width, point in widths.items())
+def _check_widths(widths: Mapping[str, int]) -> None:
+    """Raise ValueError if the points are not of one width."""
+    if len(set(widths.values())) > 1:
+        several = {width: point for point, width in widths.items()}
+        listed = ", ".join(f"{point} is {width} wide" for width, point in several.items())
         raise ValueError(f"points of one width are probed together: {listed}")
-    return torch.stack(list(parts))

@@ -26,6 +26,8 @@ from workbench.probes.positions import Rule
 from workbench.runs import Run
 from workbench.util.lookup import lookup
 
+READ_AT = "positions read"  # and how many there are, where probes read a sample of them
+
 
 def probe(
     run: Run,
@@ -142,7 +144,11 @@ def measure(
         ValueError: if the labels have one value only.
     """
     settings = {name: value for name, value in about.items() if name != "positions"}
-    by_condition = {condition: data.outcome(condition, kind, settings) for condition in (TRAINED, *controls)}
+    conditions = (TRAINED, *controls)
+    if data.source.most is None:
+        by_condition = {condition: data.outcome(condition, kind, settings) for condition in conditions}
+    else:
+        by_condition = data.in_turn(conditions, kind, settings)
     values = torch.stack(list(by_condition.values()), -1).movedim(3, 0).double().numpy()
     if np.isnan(values[..., 0]).all():
         raise ValueError(f"there is nothing to tell apart: {', '.join(names)} has one value at all these positions")
@@ -154,7 +160,7 @@ def measure(
         coords={
             "example": range(len(values)),
             "label": names,
-            "point": list(data.source.points),
+            "point": list(data.source.points)[: values.shape[2]],
             "place": places,
             "condition": list(by_condition),
         },
@@ -178,6 +184,7 @@ def _settings(data: ProbeData, names: Sequence[str], kind: str, positions: Rule)
         "seed": data.seed,
         "untrained models": len(source.untrained),
         ROWS: dict(zip(names, counts, strict=True)),
+        **({} if len(data.where.example) >= data.n_rows else {READ_AT: (len(data.where.example), data.n_rows)}),
     }
 
 

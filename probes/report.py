@@ -28,6 +28,7 @@ from workbench.probes.answer import Answer
 from workbench.probes.baselines_and_controls import Source
 from workbench.probes.presets import ask
 from workbench.probes.presets import question as preset_of
+from workbench.probes.probing import READ_AT
 from workbench.probes.saved_directions import check_one, mean_differences
 from workbench.probes.text import ask_text
 from workbench.runs import Run, open_runs
@@ -155,7 +156,9 @@ def text(answer: Answer) -> str:
     """The question, the share decoded at every point, and the verdicts."""
     measured = answer.measured
     n = counted(measured.settings["drawn"], measured.settings["distinct"])
-    parts = [f"{answer.question}  ({measured.settings['model']}, {n} sequences)"]
+    read, there = measured.settings.get(READ_AT, (0, 0))
+    sample = f", read at {read:,} of {there:,} positions" if read else ""
+    parts = [f"{answer.question}  ({measured.settings['model']}, {n} sequences{sample})"]
     for label in measured.coords["label"]:
         parts += ["", label.replace("_", " "), _table(measured.select(label=label))]
     return "\n".join([*parts, "", *(f"- {words.finding(finding)}" for finding in answer.findings)])

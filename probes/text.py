@@ -33,6 +33,7 @@ from workbench.tasks.text_file import read_parts
 from workbench.util.seeds import generator
 
 N = 512  # sequences
+WORK = 1_500_000_000  # multiplications for all rows, classes and points at once: minutes at most, a few hundred times
 
 
 def ask_text(
@@ -119,7 +120,8 @@ def _measured(
 def _source(model: Pretrained, name: str, task: Sequences, seed: int, points: Sequence[str]) -> Source:
     """The residual of a model at these points, on all sequences in the order of a seed."""
     batch = task.sample(task.n_given, generator(seed, "probe"), split="test")
-    return Source(task, batch, points, partial(probe_inputs.from_model, model, batch, points), (), name)
+    read = partial(probe_inputs.from_model, model, batch, points)
+    return Source(task, batch, points, read, (), name, WORK // (len(points) * model.config.d_model))
 
 
 def _answer(question: str, measured: Measurement) -> Answer:

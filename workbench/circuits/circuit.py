@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from heapq import heappop, heappush
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from workbench.circuits.graph import INPUT, LOGITS, Graph
-from workbench.measurement import Measurement
+from workbench.measurement import Measurement, intervals
 from workbench.util.files import parse_json
 
 
@@ -32,9 +34,12 @@ class Circuit:
     @classmethod
     def of(cls, graph: Graph, names: Sequence[str], scores: Mapping[str, float] | None = None) -> Circuit:
         """The circuit of these edges. Raises ValueError if the graph has no such edge."""
-        mask = graph.mask(names)
-        chosen = [name for name, kept in zip(graph.names, mask[graph.edges].tolist(), strict=True) if kept]
-        return cls(graph, tuple(chosen), dict(scores or {}))
+        return cls.numbered(graph, graph.numbers_of(names), scores or {})
+
+    @classmethod
+    def numbered(cls, graph: Graph, numbers: Sequence[int], scores: Mapping[str, float]) -> Circuit:
+        """The circuit of the edges with these places in `graph.names`."""
+        return cls(graph, tuple(graph.names[number] for number in sorted(set(numbers))), dict(scores))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -120,13 +125,20 @@ def _ranked(scores: Measurement, graph: Graph) -> tuple[dict[str, float], Float[
     """Every edge's mean score, and its size, by which it is ranked: one may speak for the answer, or against it."""
     if set(scores.dims) - {"example"} != {"edge"}:
         raise ValueError(f"a circuit is chosen by scores of edges, not by a measure with dims {', '.join(scores.dims)}")
-    mean = scores.mean("example") if "example" in scores.dims else scores
-    by_name = dict(zip(map(str, mean.coords["edge"]), map(float, mean.values), strict=True))
+    values = (
+        intervals.mean(np.moveaxis(scores.values, scores.axis("example"), -1))[0]
+        if "example" in scores.dims
+        else scores.values
+    )
+    names = scores.coords["edge"]
+    names = names if names is graph.names else tuple(map(str, names))  # to make words of all of them takes a while
+    by_name = dict(zip(names, values.tolist(), strict=True))
+    if names == graph.names:
+        return by_name, torch.from_numpy(np.asarray(values, dtype=float)).abs()
     missing = [name for name in graph.names if name not in by_name]
     if missing:
         raise ValueError(f"{len(missing)} of {graph.n_edges} edges have no score, among them {missing[0]}")
-    values = torch.tensor([by_name[name] for name in graph.names], dtype=torch.float64)
-    return by_name, values.abs()
+    return by_name, torch.tensor([by_name[name] for name in graph.names], dtype=torch.float64).abs()
 
 
 def _check_size(n: int, graph: Graph) -> None:
@@ -148,7 +160,7 @@ def top_edges(scores: Measurement, graph: Graph, n: int) -> Circuit:
     _check_size(n, graph)
     by_name, rank = _ranked(scores, graph)
     order = rank.argsort(descending=True, stable=True)[:n].tolist()
-    return Circuit.of(graph, [graph.names[at] for at in order], by_name)
+    return Circuit.numbered(graph, order, by_name)
 
 
 def greedy_edges(scores: Measurement, graph: Graph, n: int) -> Circuit:
@@ -158,16 +170,31 @@ def greedy_edges(scores: Measurement, graph: Graph, n: int) -> Circuit:
     """
     _check_size(n, graph)
     by_name, rank = _ranked(scores, graph)
-    inside, chosen = {LOGITS}, []
-    left = [graph.names[at] for at in rank.argsort(descending=True, stable=True).tolist()]
-    for _ in range(n):
-        name = next((name for name in left if not inside.isdisjoint(graph.nodes_of(name.split("->")[1]))), None)
-        if name is None:
-            break
-        left.remove(name)
-        chosen.append(name)
-        inside.add(name.split("->")[0])
-    return Circuit.of(graph, chosen, by_name)
+    order = rank.argsort(descending=True, stable=True)
+    writer, reader = graph.edges.nonzero()[order].T
+    places = reader.argsort(stable=True).split(reader.bincount(minlength=len(graph.readers)).tolist())
+    waiting, writers = dict(enumerate(places)), writer.tolist()
+    ready: list[tuple[int, int]] = []  # of each reader that is in the circuit, the place of its best edge that is left
+    chosen: list[int] = []
+    left: dict[int, Iterator[int]] = {}
+
+    def enter(node: str) -> None:
+        for number in graph.readers_of.get(node, ()):
+            if number in waiting:
+                left[number] = iter(waiting.pop(number).tolist())
+                proceed(number)
+
+    def proceed(number: int) -> None:
+        if (best := next(left[number], None)) is not None:
+            heappush(ready, (best, number))
+
+    enter(LOGITS)
+    while ready and len(chosen) < n:
+        best, number = heappop(ready)
+        chosen.append(best)
+        proceed(number)
+        enter(graph.writers[writers[best]])
+    return Circuit.numbered(graph, order[chosen].tolist(), by_name)
 
 
 SELECTIONS = {"top": top_edges, "greedy": greedy_edges}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, cast
 
 import torch
@@ -43,11 +43,13 @@ class Graph:
     def of(cls, model: AnyHooked) -> Graph:
         cfg = cast(Any, model.cfg)
         n_heads, n_groups = int(cfg.n_heads), getattr(cfg, "n_key_value_heads", None)
-        return cls(
-            int(cfg.n_layers),
-            n_heads,
-            None if n_groups in (None, n_heads) else int(n_groups),
-            not getattr(cfg, "attn_only", False),
+        return _same(
+            cls(
+                int(cfg.n_layers),
+                n_heads,
+                None if n_groups in (None, n_heads) else int(n_groups),
+                not getattr(cfg, "attn_only", False),
+            )
         )
 
     def n_readers(self, part: str) -> int:
@@ -120,12 +122,40 @@ class Graph:
 
         The logits are no writer, but themselves.
         """
-        node = reader.split("<")[0]
-        if self.n_groups is None or ".g" not in node:
-            return (node,)
-        layer, group = node.split(".g")
-        size = self.n_heads // self.n_groups
-        return tuple(f"{layer}.h{int(group) * size + head}" for head in range(size))
+        return self._nodes.get(reader, (reader,))
+
+    @cached_property
+    def _nodes(self) -> dict[str, tuple[str, ...]]:
+        size = 1 if self.n_groups is None else self.n_heads // self.n_groups
+        found = {}
+        for reader in self.readers:
+            node, (layer, of_group, group) = reader.split("<")[0], reader.split("<")[0].partition(".g")
+            several = [f"{layer}.h{int(group) * size + head}" for head in range(size)] if of_group else [node]
+            found[reader] = tuple(several)
+        return found
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
+    def numbers_of(self, names: Sequence[str]) -> list[int]:
+        """The places of these edges in `names`. Raises ValueError if there is no such edge."""
+        try:
+            return [self._numbers[name] for name in names]
+        except KeyError as error:
+            raise ValueError(
+                f"the graph has no edge {error.args[0]!r}; edges are such as {self.names[0]} and {self.names[-1]}, of "
+                f"{self.n_layers} layers of {self.n_heads} heads"
+            ) from None
+
+    @cached_property
+    def readers_of(self) -> dict[str, list[int]]:
+        """Node -> the places of its readers in `readers`: those of a group belong to each of its heads."""
+        found: dict[str, list[int]] = {}
+        for number, reader in enumerate(self.readers):
+            for node in self.nodes_of(reader):
+                found.setdefault(node, []).append(number)
+        return found
 
     def mask(self, names: Sequence[str]) -> Bool[Tensor, "writer reader"]:
         """The edges of these names.
@@ -133,14 +163,12 @@ class Graph:
         Raises:
             ValueError: if there is no such edge.
         """
-        place = {name: at for name, at in zip(self.names, self.edges.nonzero().tolist(), strict=True)}
-        chosen = torch.zeros_like(self.edges)
-        for name in names:
-            if name not in place:
-                raise ValueError(
-                    f"the graph has no edge {name!r}; edges are such as {self.names[0]} and {self.names[-1]}, of "
-                    f"{self.n_layers} layers of {self.n_heads} heads"
-                )
-            writer, reader = place[name]
-            chosen[writer, reader] = True
-        return chosen
+        chosen = torch.zeros(self.n_edges, dtype=torch.bool)
+        chosen[self.numbers_of(names)] = True
+        return torch.zeros_like(self.edges).masked_scatter_(self.edges, chosen)
+
+
+@lru_cache(maxsize=16)
+def _same(graph: Graph) -> Graph:
+    """One graph for all models of a shape: to name its edges takes a while."""
+    return graph

@@ -28,8 +28,8 @@ def add(commands: Commands, name: str) -> None:
     )
     parser.add_argument(
         "--method",
-        help="exact, a pass for each place, or estimate, from the gradient (default: exact where that takes minutes at "
-        "most)",
+        help="exact, a pass for each place, or estimate, from the gradient (default: exact where that takes a minute "
+        "at most)",
     )
     parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
     add_seed(parser, "seed of the pairs")

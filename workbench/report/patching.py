@@ -162,7 +162,7 @@ def patch(
         metric: a name in `circuits.METRICS`.
         direction: `denoise`, clean parts into the corrupted run; or `noise`, the other way round.
         method: `exact`, a pass for each place; or `estimate`, from the gradient. By default exact where that takes
-            minutes at most.
+            a minute at most.
         step: of a run's checkpoint; by default the end.
         seed: of the pairs.
 

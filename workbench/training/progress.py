@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from workbench.util.messages import brief
+from workbench.util.progress import time_left
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -66,8 +67,3 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a line, whoever wrote parts of it."""
         self.console.print(brief(text), highlight=False)
-
-
-def time_left(seconds: float) -> str:
-    """How long something will still take, in words."""
-    return f"{seconds / 60:.0f} min left" if seconds > 90 else f"{seconds:.0f} s left"

@@ -69,6 +69,12 @@ def level(scores: Float[Tensor, "*lead class"]) -> Bool[Tensor, "*lead class"]:
     return scores == scores.amax(-1, keepdim=True)
 
 
+def top(scores: Float[Tensor, "*lead class"]) -> tuple[Int[Tensor, "*lead"], Int[Tensor, "*lead"]]:
+    """A class with the largest score, and how many share that score: of one alone, the class says all that is asked."""
+    first = scores.argmax(-1)
+    return first, (scores >= scores.gather(-1, first[..., None])).sum(-1, dtype=torch.int32)
+
+
 def clear(scores: Float[Tensor, "*lead class"]) -> Int[Tensor, "*lead"]:
     """The class with the largest score, or −1 where several share it."""
     top = scores.argmax(-1)

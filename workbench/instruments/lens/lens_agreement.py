@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import torch
-
 from workbench.capture import Capture
 from workbench.instruments.lens import logit_lens
 from workbench.instruments.lens.affine import AffineLens
-from workbench.instruments.lens.logit_lens import through
+from workbench.instruments.lens.logit_lens import readings
 from workbench.instruments.residual.projection import from_embedding
+from workbench.instruments.shared import said_of_sample
 from workbench.measurement import Measurement
-from workbench.tasks import correct
-from workbench.util.ties import agreement
 
 CONTROLS = ("untrained",)
 AGAINST = ("final", "target")
@@ -28,7 +24,6 @@ needs = logit_lens.needs
 why_not = logit_lens.why_not
 
 
-@torch.no_grad()
 def measure(capture: Capture, *, lens: AffineLens | None = None, points: Sequence[str] | None = None) -> Measurement:
     """Share of scored positions at which the lens is right: dims `against`, `point` (hook name), `example`.
 
@@ -40,17 +35,10 @@ def measure(capture: Capture, *, lens: AffineLens | None = None, points: Sequenc
         lens: a tuned or a Jacobian lens; by default the logit lens.
         points: hook names of residuals, by default those of `needs`.
     """
-    subject, batch = capture.subject, capture.batch
+    subject = capture.subject
     points = from_embedding(subject) if points is None else list(points)
-    mask = batch.loss_mask
-    values = np.empty((len(AGAINST), len(points), len(batch)))
-    for p, point in enumerate(points):
-        for i in range(len(batch)):  # a sequence at a time: a whole vocabulary for each position takes room
-            row = slice(i, i + 1)
-            decoded, final = through(subject, lens, point, capture[point][row]).cpu(), capture.logits[row].cpu()
-            for a, right in enumerate((agreement(decoded, final) * mask[row], correct(decoded, batch[row]))):
-                values[a, p, i] = (right.double().sum(-1) / mask[row].sum(-1)).item()
-    return Measurement(
+    values = readings(capture, points, lens)[..., 1:].nanmean(2).movedim(-1, 0).numpy()
+    measured = Measurement(
         name="Agreement of the lens",
         values=values,
         dims=("against", "point", "example"),
@@ -60,3 +48,4 @@ def measure(capture: Capture, *, lens: AffineLens | None = None, points: Sequenc
         caption="Share of scored positions at which the token decoded from the residual is the model's final one, and "
         "the target. It does not say how sure the lens is.",
     )
+    return said_of_sample(measured, capture)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
@@ -19,6 +18,7 @@ from torch.nn.functional import cosine_similarity
 from workbench.capture import Capture
 from workbench.instruments.lens.logit_lens import decode, divergence
 from workbench.instruments.residual.projection import from_embedding
+from workbench.instruments.shared import by_rows, positions_read, said_of_sample
 from workbench.measurement import Measurement
 from workbench.util.lookup import lookup
 from workbench.util.ties import agreement
@@ -67,14 +67,19 @@ def measure(first: Capture, second: Capture, *, how: str = "kl", points: Sequenc
     function, units, words = lookup(HOW, how, "way to compare")
     check_same_tokens(first, second)
     points = shared_points(first, second) if points is None else list(points)
-    mask = first.batch.loss_mask
-    rows = []
-    for point in points:
-        logits = (decode(seen.subject, seen[point]).double() for seen in (first, second))  # [batch, pos, token]
-        rows.append(function(*logits).cpu().where(mask, torch.nan).nanmean(-1))
-    return Measurement(
+    read = positions_read(first, first.batch.loss_mask)
+    each = torch.full((len(points), *read.shape), torch.nan, dtype=torch.float64)
+
+    def compared(*residuals: Tensor) -> Tensor:
+        logits = (decode(seen.subject, x).double() for seen, x in zip((first, second), residuals, strict=True))
+        return function(*logits)  # of logits [row, token]
+
+    for values, point in zip(each, points, strict=True):
+        residuals = (seen[point][read] for seen in (first, second))
+        values[read] = by_rows(compared, *residuals, width=len(first.subject.decoder)).cpu()
+    measured = Measurement(
         name="Lens: first against second",
-        values=torch.stack(rows).numpy() if rows else np.zeros((0, len(mask))),
+        values=each.nanmean(-1).numpy(),
         dims=("point", "example"),
         coords={"point": points},
         units=units,
@@ -82,3 +87,4 @@ def measure(first: Capture, second: Capture, *, how: str = "kl", points: Sequenc
         caption=f"{capitalised(words)}: of what both models decode from the same layer, each by its own "
         "final norm and unembedding, at scored positions. It does not say which of the two is right.",
     )
+    return said_of_sample(measured, first)

@@ -9,7 +9,7 @@ re-initialised model, whose layers change next to nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -19,10 +19,13 @@ from torch import Tensor
 from workbench.capture import LOGITS, Capture, Subject
 from workbench.instruments.lens.affine import AffineLens
 from workbench.instruments.residual.projection import from_embedding, labelled, sequence
-from workbench.instruments.shared import by_rows
+from workbench.instruments.shared import AT_ONCE, by_rows, positions_read, said_of_sample
 from workbench.measurement import Measurement
+from workbench.tasks import Batch, correct
+from workbench.util.ties import agreement, top
 
 CONTROLS = ("untrained",)
+IN_CACHE = 2**20  # numbers of one kind that are compared at once
 
 
 def needs(subject: Subject) -> list[str]:
@@ -55,17 +58,57 @@ def divergence(final: Float[Tensor, "*batch token"], lens: Float[Tensor, "*batch
 
 
 @torch.no_grad()
+def readings(
+    capture: Capture, points: Sequence[str], lens: AffineLens | None = None
+) -> Float[Tensor, "point batch pos 3"]:
+    """What each residual decodes to, beside the output: KL(final ‖ lens) in nats, the same top token, the right one.
+
+    In float64, at the positions of `positions_read`, NaN at others. Of the logit lens they are computed once for a
+    capture: to decode is what takes the time.
+    """
+    kept, keys = {} if lens is not None else capture.computed, {point: ("lens", point) for point in points}
+    missing = [point for point in points if keys[point] not in kept]
+    read = positions_read(capture, capture.batch.loss_mask)
+    found = torch.full((len(missing), *read.shape, 3), torch.nan, dtype=torch.float64)
+    n_tokens = len(capture.subject.decoder)
+    for rows in read.nonzero().split(max(1, IN_CACHE // n_tokens)) if missing else ():
+        at = tuple(rows.T)
+        compare = _comparison(capture, at)
+        several = max(1, AT_ONCE // (n_tokens * len(rows)))  # points, for which the matrix is read once
+        for start in range(0, len(missing), several):
+            some = {point: capture[point][at] for point in missing[start : start + several]}
+            carried = [x if lens is None else lens.translate(point, x) for point, x in some.items()]
+            for number, logits in enumerate(decode(capture.subject, torch.stack(carried)), start):
+                found[(number, *at)] = compare(logits)
+    kept.update(zip((keys[point] for point in missing), found, strict=True))
+    return torch.stack([kept[keys[point]] for point in points])
+
+
+def _comparison(capture: Capture, at: tuple[Tensor, Tensor]) -> Callable[[Tensor], Float[Tensor, "row 3"]]:
+    """The function that makes the numbers of `readings` of logits at some rows and positions."""
+    final, batch = capture.logits[at], capture.batch
+    targets = batch.targets[at]
+    log_final = final.double().log_softmax(-1)
+    share = log_final.exp()
+    first, n_first = top(final)
+
+    def compared(logits: Float[Tensor, "row token"]) -> Float[Tensor, "row 3"]:
+        nats = (share * (log_final - logits.double().log_softmax(-1))).sum(-1)
+        likeliest, n_likeliest = top(logits)
+        if targets.ndim == 1 and bool((n_likeliest == 1).all() & (n_first == 1).all()):
+            same, right = likeliest == first, likeliest.cpu() == targets.cpu()
+        else:
+            few = Batch(*(x[at][:, None].cpu() for x in (batch.tokens, batch.targets, batch.loss_mask)))
+            same, right = agreement(logits, final), correct(logits.cpu()[:, None], few)[:, 0]
+        return torch.stack([each.double().cpu() for each in (nats, same, right)], dim=-1)
+
+    return compared
+
+
 def _divergences(capture: Capture, points: Sequence[str], lens: AffineLens | None = None) -> np.ndarray:
-    """`[point, example]`: mean KL(final ‖ lens) over an example's scored positions, in nats, from logits in float64."""
-    subject, mask, final, rows = capture.subject, capture.batch.loss_mask.cpu(), capture.logits, []
-    for point in points:
-
-        def nats(x: Tensor, logits: Tensor, point: str = point) -> Tensor:
-            return divergence(logits.double(), through(subject, lens, point, x).double())
-
-        each = by_rows(nats, capture[point], final, width=final.shape[-1]).cpu()
-        rows.append(each.where(mask, torch.nan).nanmean(-1))
-    return torch.stack(rows).numpy()
+    """`[point, example]`: mean KL(final ‖ lens) over an example's scored positions, in nats."""
+    values: np.ndarray = readings(capture, points, lens)[..., 0].nanmean(-1).numpy()
+    return values
 
 
 def measure(capture: Capture, *, points: Sequence[str] | None = None) -> Measurement:
@@ -76,7 +119,7 @@ def measure(capture: Capture, *, points: Sequence[str] | None = None) -> Measure
     """
     points = from_embedding(capture.subject) if points is None else list(points)
     values = _divergences(capture, points)
-    return Measurement(
+    measured = Measurement(
         name="Logit lens",
         values=values,
         dims=("point", "example"),
@@ -86,6 +129,7 @@ def measure(capture: Capture, *, points: Sequence[str] | None = None) -> Measure
         caption="KL(final ‖ lens) at scored positions, the residual decoded by the final norm and the unembedding. "
         "What a layer holds in another basis it does not see.",
     )
+    return said_of_sample(measured, capture)
 
 
 def beside_logit_lens(
@@ -101,7 +145,7 @@ def beside_logit_lens(
     """
     points = from_embedding(capture.subject) if points is None else list(points)
     values = np.stack([_divergences(capture, points), _divergences(capture, points, lens)])
-    return Measurement(
+    measured = Measurement(
         name=name,
         values=values,
         dims=("lens", "point", "example"),
@@ -110,6 +154,7 @@ def beside_logit_lens(
         settings={"model": capture.subject.name, "training": dict(lens.settings)},
         caption=caption,
     )
+    return said_of_sample(measured, capture)
 
 
 @torch.no_grad()

@@ -19,14 +19,14 @@ from typing import Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
-from workbench.instruments.shared import by_rows, no_reason
+from workbench.instruments.shared import by_rows, no_reason, positions_read, said_of_sample
 from workbench.measurement import Measurement
 from workbench.util.lookup import lookup
-from workbench.util.ties import hit
+from workbench.util.ties import hit, top
 
 How = Literal["raw", "cosine", "coordinates"]
 BASES = ("encoder", "decoder")
@@ -149,24 +149,19 @@ def measure(
     `point` (hook name), `example`. Points are hook names of residuals, by default those of `needs`; `how` and
     `final_norm` are those of `components`.
     """
-    tokens, batch = capture.batch.tokens, capture.batch
-    wanted = {"own": (tokens, real_positions(capture))}
+    batch, read = capture.batch, _read(capture)
+    wanted = {"own": (batch.tokens, read)}
     if batch.targets.ndim == 2:
-        wanted["target"] = (batch.targets, batch.loss_mask)
+        wanted["target"] = (batch.targets, read & batch.loss_mask.cpu())
     points = needs(capture.subject) if points is None else list(points)
-    expected = torch.stack([classes for classes, _ in wanted.values()], dim=-1)
-    scored = torch.stack([positions.cpu() for _, positions in wanted.values()], dim=-1)
-    values = np.empty((len(wanted), len(BASES), len(points), len(tokens)))
+    expected = torch.stack([classes.cpu() for classes, _ in wanted.values()], dim=-1)
+    scored = torch.stack([positions for _, positions in wanted.values()], dim=-1)
+    values = np.empty((len(wanted), len(BASES), len(points), len(batch)))
     for b, name in enumerate(BASES):
-
-        def hits(x: Tensor, classes: Tensor, name: str = name) -> Tensor:
-            parts = components(capture.subject, x, name, how=how, final_norm=final_norm)
-            return torch.stack([hit(parts, each.to(parts.device)) for each in classes.unbind(-1)], dim=-1)
-
         for p, point in enumerate(points):
-            right = by_rows(hits, capture[point], expected, width=len(capture.subject.encoder)).cpu()
+            right = _hits(capture, point, expected, read, name, how, final_norm)
             values[:, b, p] = ((right * scored).sum(1) / scored.sum(1)).T.numpy()
-    return Measurement(
+    measured = Measurement(
         name="Top token of the residual",
         values=values,
         dims=("token", "basis", "point", "example"),
@@ -176,6 +171,54 @@ def measure(
         caption=f"Share of positions at which the largest {UNITS[how]} is that of the position's own token, or of its "
         "target. A re-initialised model scores high on its own token, which its residual contains.",
     )
+    return said_of_sample(measured, capture)
+
+
+def _read(capture: Capture) -> Bool[Tensor, "batch pos"]:
+    """The positions that tokens are read at; the same ones beside another example's tokens."""
+    key = ("by row", "read")
+    if key not in capture.computed:
+        capture.computed[key] = positions_read(capture, real_positions(capture))
+    return capture.computed[key]
+
+
+@torch.no_grad()
+def _hits(
+    capture: Capture,
+    point: str,
+    expected: Int[Tensor, "batch pos wanted"],
+    read: Bool[Tensor, "batch pos"],
+    basis_name: str,
+    how: How,
+    final_norm: bool,
+) -> Float[Tensor, "batch pos wanted"]:
+    """Whether the largest component at each position that is read is that of these tokens; 1/k of k that tie.
+
+    The largest is found once for a capture, whichever tokens are asked for.
+    """
+    key = ("by row", "top", point, basis_name, how, final_norm)
+
+    def parts(x: Tensor) -> Tensor:
+        return components(capture.subject, x, basis_name, how=how, final_norm=final_norm)
+
+    def largest(x: Tensor) -> Tensor:
+        return torch.stack(top(parts(x)), dim=-1)
+
+    def tied(x: Tensor, classes: Tensor) -> Tensor:
+        each = parts(x)
+        return torch.stack([hit(each, one.to(each.device)) for one in classes.unbind(-1)], dim=-1)
+
+    n_tokens = len(capture.subject.encoder)
+    if key not in capture.computed:
+        found = torch.zeros(*read.shape, 2, dtype=torch.long)
+        found[read] = by_rows(largest, capture[point][read], width=n_tokens).cpu()
+        capture.computed[key] = found
+    first, n_first = capture.computed[key].unbind(-1)
+    right = (first[..., None] == expected).float()
+    ties = read & (n_first != 1)
+    if ties.any():
+        right[ties] = by_rows(tied, capture[point][ties], expected[ties], width=n_tokens).cpu()
+    return right
 
 
 def real_positions(capture: Capture) -> Tensor:

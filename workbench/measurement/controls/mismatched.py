@@ -40,9 +40,9 @@ def mismatched(capture: Capture, generator: torch.Generator) -> Capture:
         batch=Batch(batch.tokens[other], batch.targets[other], batch.loss_mask[other], batch.head),
         given_truth=Truth(edges, {name: label[other] for name, label in truth.labels.items()}),
     )
-    # What was solved for goes along; what else was computed is of single examples, which now have other numbers.
-    solved = {key: value for key, value in capture.computed.items() if key[0] == "resolvent"}
-    changed.computed.update({key: value[own.to(value.device)] for key, value in solved.items()})
+    # What was computed of each row goes along; what else was is of single examples, which now have other numbers.
+    of_rows = {key: value for key, value in capture.computed.items() if key[0] in ("resolvent", "by row")}
+    changed.computed.update({key: value[own.to(value.device)] for key, value in of_rows.items()})
     return changed
 
 

@@ -13,9 +13,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from workbench.training.progress import time_left
 from workbench.training.sweeps.job import Crew, Job
 from workbench.util.messages import brief
+from workbench.util.progress import time_left
 
 SECONDS_BETWEEN_LOOKS = 1.0
 MOST_ROWS = 20

@@ -1,0 +1,145 @@
+"""How long work will still take, told on standard error to whoever waits for it, and Ctrl-C that keeps what is done.
+
+Whatever goes through pieces of work says so with `steps`, wherever it is; whoever a person waits for opens `shown`.
+Nothing is told of what is done in ten seconds, nor where nobody opened it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from workbench.util.interrupts import Interrupts
+from workbench.util.messages import brief
+
+LONG = 10.0  # seconds: of shorter work nothing is told
+BETWEEN_LINES = 10.0  # seconds, where there is no terminal
+
+T = TypeVar("T")
+
+
+@dataclass
+class _Display:
+    """What is told of the work that is under way: one bar, or lines where there is no terminal."""
+
+    interrupts: Interrupts
+    console: Console = field(default_factory=lambda: Console(stderr=True, markup=False))
+    bar: Progress | None = None
+    started: float = field(default_factory=time.monotonic)
+    told: float = 0.0
+    open: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # pieces done, and how many there are, from outer to inner
+
+    @property
+    def share(self) -> float:
+        """The share of the outermost work that is done."""
+        share, span = 0.0, 1.0
+        for done, n in self.open:
+            share, span = share + span * done / n, span / n
+        return share
+
+    def begin(self, n: int) -> None:
+        if not self.open:
+            self.started, self.told = time.monotonic(), 0.0
+        self.open.append((0, n))
+
+    def end(self) -> None:
+        self.open.pop()
+        if not self.open and self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+    def tell(self, what: str) -> None:
+        """Say how long it will take, the first time that this is seen; then how much is left."""
+        now, share = time.monotonic(), self.share
+        whole = (now - self.started) / share
+        if not self.told and whole < LONG:
+            return
+        if not self.told:
+            self.told = now
+            keeps = "; Ctrl-C stops and keeps what is done" if self.interrupts.before else ""
+            self.console.print(f"{brief(what)}: {in_words(whole)} in all{keeps}", highlight=False, soft_wrap=True)
+            if self.console.is_terminal:
+                columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
+                self.bar = Progress(*columns, console=self.console)
+                self.bar.start()
+                self.bar.add_task(what, total=1.0)
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], completed=share, description=brief(what))
+        elif now - self.told > BETWEEN_LINES and share < 1:
+            self.told = now
+            left = time_left(whole * (1 - share))
+            self.console.print(f"{brief(what)}: {share:.0%}, {left}", highlight=False, soft_wrap=True)
+
+
+_display: ContextVar[_Display | None] = ContextVar("display", default=None)
+
+
+@contextmanager
+def shown(show: bool = True) -> Iterator[None]:
+    """Within this context long work tells how long it takes, and Ctrl-C ends it after the piece that it is at."""
+    if not show or _display.get() is not None:
+        yield
+        return
+    with Interrupts() as interrupts:
+        token = _display.set(_Display(interrupts))
+        try:
+            yield
+        finally:
+            _display.reset(token)
+
+
+def steps(items: Sequence[T] | Iterable[T], what: str, n: int | None = None, *, keep: bool = False) -> Iterator[T]:
+    """The items one by one, with what is told of them where `shown`.
+
+    Args:
+        items: pieces of work.
+        what: what is being done, as in `fitting probes`.
+        n: how many there are, of items that do not know.
+        keep: whether the pieces that are done are of use without the others: an interrupt then ends the iteration
+            (see `interrupted`); otherwise it is raised after the piece.
+
+    Raises:
+        KeyboardInterrupt: if it came, and nothing is kept; or if nothing is done yet.
+    """
+    display = _display.get()
+    if display is None:
+        yield from items
+        return
+    n = len(items) if n is None else n  # type: ignore[arg-type]
+    display.begin(max(1, n))
+    try:
+        for done, item in enumerate(items, 1):
+            yield item
+            display.open[-1] = (done, max(1, n))
+            if display.interrupts.requested and done < n:
+                if not keep:
+                    raise KeyboardInterrupt
+                return
+            display.tell(what)
+    finally:
+        display.end()
+
+
+def interrupted() -> bool:
+    """Whether Ctrl-C was pressed within `shown`: what was measured is then of what was done until there."""
+    display = _display.get()
+    return display is not None and display.interrupts.requested
+
+
+def in_words(seconds: float) -> str:
+    """About how long something takes."""
+    return f"about {seconds / 60:.0f} min" if seconds > 90 else f"about {seconds:.0f} s"
+
+
+def time_left(seconds: float) -> str:
+    """How long something will still take, in words."""
+    return f"{seconds / 60:.0f} min left" if seconds > 90 else f"{seconds:.0f} s left"
