@@ -98,7 +98,8 @@ def _comparison(capture: Capture, at: tuple[Tensor, Tensor]) -> Callable[[Tensor
         if targets.ndim == 1 and bool((n_likeliest == 1).all() & (n_first == 1).all()):
             same, right = likeliest == first, likeliest.cpu() == targets.cpu()
         else:
-            few = Batch(*(x[at][:, None].cpu() for x in (batch.tokens, batch.targets, batch.loss_mask)))
+            tokens, asked = (x[at][:, None].cpu() for x in (batch.tokens, batch.loss_mask))
+            few = Batch(tokens, targets[:, None].cpu(), asked)
             same, right = agreement(logits, final), correct(logits.cpu()[:, None], few)[:, 0]
         return torch.stack([each.double().cpu() for each in (nats, same, right)], dim=-1)
 
