@@ -74,7 +74,7 @@ def readings(
     for rows in read.nonzero().split(max(1, IN_CACHE // n_tokens)) if missing else ():
         at = tuple(rows.T)
         compare = _comparison(capture, at)
-        several = max(1, AT_ONCE // (n_tokens * len(rows)))  # points, for which the matrix is read once
+        several = max(1, AT_ONCE // (n_tokens * max(1, len(rows))))  # points, for which the matrix is read once
         for start in range(0, len(missing), several):
             some = {point: capture[point][at] for point in missing[start : start + several]}
             carried = [x if lens is None else lens.translate(point, x) for point, x in some.items()]
