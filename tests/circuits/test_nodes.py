@@ -182,7 +182,7 @@ def test_modules_of_ones_own_have_nodes_and_say_so_where_they_have_no_edges() ->
         direct_logit_attribution(library)
     with pytest.raises(ValueError, match="cannot read inputs of their own, so it has no edges"):
         eap(library)
-    with pytest.raises(ValueError, match=r"never reaches its hook point 'blocks\.0\.attn\.hook_z'"):
+    with pytest.raises(ValueError, match=r"the model has no hook point 'blocks\.0\.attn\.hook_z'"):
         activation_patching(own("softmax"), "head")
 
 

@@ -161,6 +161,10 @@ CASES = {
         lambda p: write(p, llama(), tensors={"blk.1.ffn_up.weight": np.zeros((3, 32), np.float32)}),
         r"by its config model.layers.1.mlp.up_proj.weight should be [64, 32], and it is [3, 32]",
     ),
+    "a tensor that is there twice": (
+        lambda p: damaged(write(p, llama()), p.read_bytes().index(b"blk.1.ffn_up.weight"), b"blk.0"),
+        "blk.0.ffn_up.weight is in it twice; get the file anew",
+    ),
     "scaled positions": (
         lambda p: write(p, llama(), tensors={"rope_freqs.weight": np.full(4, 8, np.float32)}),
         "its positions are scaled (rope_freqs.weight)",

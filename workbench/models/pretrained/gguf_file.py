@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import re
 import struct
 from math import prod
 from pathlib import Path
@@ -34,6 +35,8 @@ STRING, ARRAY = 8, 9
 """Types of values: how numbers are packed, and two more."""
 MOST_DIMENSIONS = 4  # as in llama.cpp
 ALIGNMENT = 32  # bytes, where a file does not say
+ROWS = {"token_embd.weight": "vocab_size", "position_embd.weight": "max_position_embeddings"}
+"""What the rows of a tensor are, which the header need not say, or Transformers does not read from it."""
 HEADER = "model.gguf"  # the copy of a part of it
 
 
@@ -145,7 +148,7 @@ class GgufFile:
         alignment = self.fields.get("general.alignment", ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 1:
             raise ValueError(f"by general.alignment tensors begin at multiples of {alignment!r}")
-        tensors, first = {}, -(-cursor.at // alignment) * alignment
+        first, tensors = -(-cursor.at // alignment) * alignment, dict[str, Stored]()
         for name, columns_first, number, offset in table:
             if number not in list(GGMLQuantizationType):
                 raise ValueError(f"{harmless(name)} is of type {number}, unknown to the package gguf; renew it")
@@ -156,7 +159,8 @@ class GgufFile:
             stored = Stored(kind, shape, first + offset, prod(shape) // together * size)
             if stored.start + stored.size > len(self._data):
                 raise ValueError(f"the file ends before the end of {harmless(name)}; get it anew")
-            tensors[name] = stored
+            if tensors.setdefault(name, stored) is not stored:
+                raise ValueError(f"{harmless(name)} is in it twice; get the file anew")
         return tensors
 
     @property
@@ -177,10 +181,11 @@ class GgufFile:
         """The model's config. Raises ValueError if Transformers does not read its architecture from such a file."""
         from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
 
-        if self.architecture not in GGUF_SUPPORTED_ARCHITECTURES:
+        known = {re.sub("[-_]", "", name) for name in GGUF_SUPPORTED_ARCHITECTURES}  # qwen3_moe, which is qwen3moe
+        if re.sub("[-_]", "", self.architecture) not in known:
             raise ValueError(
-                f"Transformers does not read {self.architecture} from a GGUF file; give the folder of the model that "
-                f"save_pretrained wrote (it reads {', '.join(GGUF_SUPPORTED_ARCHITECTURES)})"
+                f"Transformers does not read {harmless(self.architecture)} from a GGUF file; give the folder of the "
+                "model that save_pretrained wrote"
             )
         layers = self.fields.get(f"{self.architecture}.block_count", 0)
         if not isinstance(layers, int) or layers > MOST_LAYERS:  # of which Transformers makes lists at once
@@ -189,8 +194,9 @@ class GgufFile:
             Path(folder, HEADER).write_bytes(self._without_words())
             config = AutoConfig.from_pretrained(folder, gguf_file=HEADER)
         config.name_or_path = ""
-        if embedding := self.tensors.get("token_embd.weight"):
-            config.get_text_config(decoder=True).vocab_size = embedding.shape[0]
+        for key, field in ROWS.items():
+            if key in self.tensors and self.tensors[key].shape:
+                setattr(config.get_text_config(decoder=True), field, self.tensors[key].shape[0])
         scaling = self.fields.get(f"{self.architecture}.rope.scaling.type", "none")
         rope = getattr(config, "rope_parameters", None) or {}
         if scaling != "none" and rope.get("rope_type", "default") == "default":
