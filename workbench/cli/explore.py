@@ -29,7 +29,7 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument(
         "model", nargs="?", metavar="MODEL", help="a folder that save_pretrained wrote, or a name on the hub"
     )
-    parser.add_argument("--text", type=Path, metavar="FILE", help="with MODEL: look at pieces of this text, in UTF-8")
+    parser.add_argument("--text", type=Path, metavar="FILE", help="with MODEL: look at this text, or a prompt set")
     add_root(parser)
     parser.add_argument("--port", type=int, default=8501, help="of this machine (default: 8501)")
     parser.add_argument(
@@ -56,7 +56,7 @@ def explore(
 
     Args:
         model: a model of Hugging Face, its folder or its name on the hub, in place of runs.
-        text: of a model: look at pieces of this text, in UTF-8.
+        text: of a model: look at pieces of this text, in UTF-8, or at a prompt set.
         root: the folder that holds run folders.
         port, host: of this machine; and further names to answer to, those of a tunnel or proxy.
         headless: do not open a browser.
