@@ -101,12 +101,13 @@ def explore(
 def _opened(model: str, text: str | Path | None) -> tuple[str, str | None]:
     """The model and text as the explorer is told them, which is loaded here, so that what is wrong is said at once."""
     from workbench.runs import open_model
+    from workbench.tasks.prompt_sets import named
     from workbench.util.files import is_run
 
     folder = Path(model).expanduser()
     if is_run(folder):
         raise ValueError(f"{folder} is a run folder; `workbench explore --root {folder.parent}` shows it")
     source = str(folder.resolve()) if folder.exists() else model
-    resolved = None if text is None else str(Path(text).resolve())
+    resolved = None if text is None else named(text) or str(Path(text).resolve())
     open_model(source, resolved)
     return source, resolved
