@@ -118,6 +118,7 @@ def test_verbs_agree_with_the_subject_whatever_stands_beside_it(model: Pretraine
 def test_years_are_greater_by_halves_or_by_digits_as_the_tokenizer_cuts_them(model: Pretrained) -> None:
     prompts = prompt_set("greater-than", model, n=12)
     by_digit = "Y" in prompts.pairs.slots
+    assert model.tokenizer is not None
     assert by_digit == (model.tokenizer.bos_token == "<s>") == bool(prompts.notes) and not prompts.made.answers_both
     for (clean, corrupted, answer, wrong), right in zip(texts(model, prompts), prompts.right, strict=True):
         first, second = (re.search(r"year (\d+) to", text) for text in (clean, corrupted))
@@ -129,6 +130,7 @@ def test_years_are_greater_by_halves_or_by_digits_as_the_tokenizer_cuts_them(mod
 
 def test_repeated_tokens_follow_what_they_followed_before(model: Pretrained) -> None:
     prompts = prompt_set("repeated-tokens", model, n=12)
+    assert model.tokenizer is not None
     special = set(model.tokenizer.all_special_ids)
     begins = [1] if model.tokenizer.bos_token == "<s>" else []
     for row, (clean, corrupted) in enumerate(

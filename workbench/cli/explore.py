@@ -32,7 +32,7 @@ def add(commands: Commands, name: str) -> None:
         metavar="MODEL",
         help="a folder that save_pretrained wrote, a GGUF file, or a name on the hub",
     )
-    parser.add_argument("--text", type=Path, metavar="FILE", help="with MODEL: look at pieces of this text, in UTF-8")
+    parser.add_argument("--text", type=Path, metavar="FILE", help="with MODEL: look at this text, or a prompt set")
     add_root(parser)
     parser.add_argument("--port", type=int, default=8501, help="of this machine (default: 8501)")
     parser.add_argument(
@@ -59,7 +59,7 @@ def explore(
 
     Args:
         model: a model of Hugging Face, its folder or file or its name on the hub, in place of runs.
-        text: of a model: look at pieces of this text, in UTF-8.
+        text: of a model: look at pieces of this text, in UTF-8, or at a prompt set.
         root: the folder that holds run folders.
         port, host: of this machine; and further names to answer to, those of a tunnel or proxy.
         headless: do not open a browser.
@@ -104,12 +104,13 @@ def explore(
 def _opened(model: str, text: str | Path | None) -> tuple[str, str | None]:
     """The model and text as the explorer is told them, which is loaded here, so that what is wrong is said at once."""
     from workbench.runs import open_model
+    from workbench.tasks.prompt_sets import named
     from workbench.util.files import is_run
 
     folder = Path(model).expanduser()
     if is_run(folder):
         raise ValueError(f"{folder} is a run folder; `workbench explore --root {folder.parent}` shows it")
     source = str(folder.resolve()) if folder.exists() else model
-    resolved = None if text is None else str(Path(text).resolve())
+    resolved = None if text is None else named(text) or str(Path(text).resolve())
     open_model(source, resolved)
     return source, resolved

@@ -28,8 +28,8 @@ def _draw(words: Words, random: torch.Generator) -> Drawn:
 
 SET = TextSet(
     asks="the verb in the number of the subject, past a noun of either number",
-    known="Middle layers carry the number of the subject past the attractor, in GPT-2 and its kin (Linzen et al. 2016; "
-    "Finlayson et al. 2021).",
+    known="Similar sets of neurons mediate the number of the subject in sentences of similar structure (Finlayson et "
+    "al. 2021; prompts after Linzen et al. 2016).",
     key="subject",
     needs="nouns in both numbers, and verbs, that are one token each",
     words={"nouns": entries(NOUNS), "verbs": entries("is are, was were, has have, does do")},

@@ -20,6 +20,7 @@ from workbench.capture import Capture, Subject
 from workbench.circuits import Comparison, attribution_patching
 from workbench.circuits.patch_grid import patch_grid
 from workbench.cli import main
+from workbench.cli.explore import _opened
 from workbench.instruments.attention import head_roles
 from workbench.models.pretrained.text_file import TypedText, file_sequences
 from workbench.probes import labels
@@ -154,6 +155,7 @@ def test_inspect_and_the_explorer_take_a_set_where_a_text_stands(place: Path, tm
     assert "prompts of successors" in (tmp_path / "report" / "report.html").read_text(encoding="utf-8") and report.says
     model = workbench.load_model(place, progress=False)
     assert TypedText.of(model, "successors").n_given == 64
+    assert _opened(str(place), Path("successors")) == (str(place.resolve()), "successors")
     with pytest.raises(ValueError, match="leave length out"):
         file_sequences(model, "successors", length=8)
 
