@@ -32,6 +32,7 @@ from workbench.training.finetune_config import (
     BEFORE,
     EXCHANGED,
     FINETUNE,
+    LOSSES,
     FinetuneConfig,
     Finetuned,
     digest_of_weights,
@@ -45,6 +46,7 @@ from workbench.training.trained import Trained
 from workbench.util.files import check_contents, check_free, check_utf8, new_folder, write_atomically
 from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
+from workbench.util.settings import as_json
 from workbench.util.strict_settings import checked
 
 if TYPE_CHECKING:
@@ -301,8 +303,7 @@ class FineTuning(Trained):
         held_out = self.measure()
         if self.log is None:
             return
-        losses = sequence_losses(self.model, self.data.tested, self.config.batch_size)
-        self.log.write({"event": AFTER, **held_out, **figures, "test_losses": losses})
+        self.log.write({"event": AFTER, **held_out, **figures})
         self.log.sync()
         part = Path(tempfile.mkdtemp(prefix=".model.", dir=self.path))
         try:
@@ -310,6 +311,8 @@ class FineTuning(Trained):
                 self.model.save_pretrained(part)
             if self.tokenizer is not None:
                 self.tokenizer.save_pretrained(part)
+            losses = sequence_losses(self.model, self.data.tested, self.config.batch_size)
+            (part / LOSSES).write_text(as_json({"test_losses": losses}), encoding="utf-8")
             known = self.data.known(KnownText.read(Path(self.config.model).expanduser()))
             if known is not None:
                 known.save(part)

@@ -18,7 +18,8 @@ from workbench.util.files import read_object
 from workbench.util.strict_settings import Checked, checked
 
 BEFORE, EXCHANGED, AFTER = "before", "exchanged", "after"  # when perplexity is measured
-LONGEST = 2**20  # bytes of that file
+LOSSES = "held_out.json"  # of each sequence that is held out, after training
+LONGEST = 2**20  # bytes of the config
 STANDARD, CONTROL = "standard", "-control"  # the variant of a control, and the end of its folder's name
 BESIDE = {"device", "log_every", "eval_every", "save_every"}  # settings that decide no weight
 
@@ -209,5 +210,7 @@ class Finetuned:
             name: {row["event"]: row[name] for row in rows if name in row and "event" in row}
             for name in ("perplexity", "accuracy", "whole_answer")
         }
-        losses = next((row["test_losses"] for row in rows if "test_losses" in row), ())
+        losses = read_object(path / LOSSES, 2**28).get("test_losses") if (path / LOSSES).is_file() else []
+        if not isinstance(losses, list) or not all(isinstance(loss, float) for loss in losses):
+            raise ValueError(f"{path / LOSSES} is corrupted: it holds no losses")
         return Finetuned(path, config, step, done, **figures, test_losses=losses)
