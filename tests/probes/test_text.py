@@ -100,7 +100,7 @@ def test_columns_of_a_file_are_labels_of_its_texts(
     for i, words in enumerate(texts(600)):
         odd = int(words[-3][1:]) % 2
         words[-2] = f"w{2 + odd}"
-        rows.append({"text": " ".join(words), "odd": bool(odd), "of two": odd, "chance": f"c{i % 2}"})
+        rows.append({"text": " ".join(words), "odd": bool(odd), "minimum": odd, "chance": f"c{i % 2}"})
     labelled(place, "rows.jsonl", rows)
     probe = ["probe", "llama", "--n", "600", "--quiet"]
     assert main([*probe, "odd", "--text", "rows.jsonl"]) == 0
@@ -110,8 +110,8 @@ def test_columns_of_a_file_are_labels_of_its_texts(
     (place / "rows.tsv").write_text("\n".join(lines), encoding="utf-8")
     assert main([*probe, "odd", "--text", "rows.tsv"]) == 0
     assert capsys.readouterr().out == first
-    assert main([*probe, "of two", "--text", "rows.jsonl"]) == 0
-    assert capsys.readouterr().out.replace("of two", "odd") == first
+    assert main([*probe, "minimum", "--text", "rows.jsonl"]) == 0
+    assert capsys.readouterr().out.replace("minimum", "odd") == first
     assert main([*probe, "chance", "--text", "rows.jsonl"]) == 0
     assert "chance: decodable" not in capsys.readouterr().out
     assert main([*probe, "word_part", "--text", "rows.jsonl"]) == 2  # every word is one token

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -17,6 +18,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, OPTC
 import workbench
 from tests.training.test_distributed import launched
 from workbench.cli import main
+from workbench.measurement import numbers
 from workbench.models.pretrained.text_file import file_sequences
 from workbench.report.hugging_face import inspect_text
 from workbench.sharing.hugging_face import export_hugging_face
@@ -379,3 +381,108 @@ def test_a_model_that_cannot_be_inspected_afterwards_says_so_before_it_trains(
         given = {"model": str(place / model), "text": str(place / "text.txt"), "attention": CHACAL, **SMALL, "steps": 2}
         assert finetune(given, place / f"{model}-seen").finished
         assert ("when it is trained it cannot be inspected" in " ".join(capsys.readouterr().err.split())) == said
+
+
+def words(place: Path, out: str, *more: str) -> list[str]:
+    data = [
+        "--text",
+        str(place / "text.txt"),
+        "--steps",
+        "6",
+        "--batch_size",
+        "4",
+        "--length",
+        "16",
+        "--eval_size",
+        "8",
+    ]
+    return ["finetune", str(place / "gpt2"), *data, "--out", str(place / out), "--gamma", "0.9", "--quiet", *more]
+
+
+def test_a_variant_is_told_against_a_control_and_credited_with_nothing_without_it(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words(place, "beside", "--lr", "1e-3")) == 0
+    shown = capsys.readouterr().out
+    command = f"workbench finetune {place / 'beside'} --control"
+    assert "no control: how much of this comes of chacal, and how much of training alone, is not known" in shown
+    assert command in shown and "lower" not in shown and "difference" not in shown
+    assert main([*command.split()[1:], "--quiet"]) == 0
+    told = capsys.readouterr().out
+    tuned, control = (Finetuned.of(place / name) for name in ("beside", "beside-control"))
+    assert control.config.attention == {"variant": "standard"} and control.config.same_training(tuned.config.control())
+    assert control.config.learning_rate == 1e-3 and tuned.control == control
+    losses = np.array(tuned.test_losses), np.array(control.test_losses)
+    assert [each.mean() for each in losses] == pytest.approx(
+        [np.log(each.perplexity["after"]) for each in (tuned, control)], abs=1e-5
+    )
+    assert f"against the control {control.path} (the same 6 steps with standard attention, seed 0)" in told
+    assert f"on 8 held-out sequences: loss {numbers.number(losses[0].mean(), 'nats')} with chacal" in told
+    found = re.search(r"difference (-?[\d.]+) nats \[(-?[\d.]+), (-?[\d.]+)\]", told.replace("−", "-"))
+    assert found is not None, told
+    difference, low, high = map(float, found.groups())
+    assert difference == pytest.approx((losses[0] - losses[1]).mean(), abs=1e-2) and low <= difference <= high
+    assert "one seed of each says nothing of other seeds" in told
+    assert main([*command.split()[1:], "--quiet"]) == 0  # is there: it is only told again
+    assert capsys.readouterr().out == told
+    tune(place, "alone", attention="standard", steps=6, learning_rate=1e-3, length=16)
+    ours, theirs = weights(place, "alone"), weights(place, "beside-control")
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
+def test_control_trains_both_at_once(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words(place, "both", "--control", "--gamma_learned", "layer", "--layers", "1")) == 0
+    shown = capsys.readouterr().out
+    assert "no control" not in shown and "against the control" in shown
+    result = workbench.finetune(
+        place / "gpt2", place / "python", control=True, progress=False, text=place / "text.txt", **{**SMALL, "steps": 2}
+    )
+    assert result.config.is_variant and result.control is not None and result.control.path.name == "python-control"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["gpt2", "--control"], "finetune.json"),
+        (["told-of", "--control", "--steps", "9"], "--steps is not of a control, which is trained as told-of was"),
+        (["told-of", "--control", "--task.digits", "9"], "--task.digits is not of a control"),
+        (["gpt2", "--text", "text.txt", "--control", "--attention", "standard", "--out", "x"], "leave control out"),
+        (["gpt2", "--text", "text.txt"], "give the folder to make: --out DIR"),
+        (["gpt2", "--text", "text.txt", "--control", "--out", "short"], "short-control already exists"),
+        (["told-of", "--control"], "told-of-control"),
+    ],
+)
+def test_what_is_wrong_with_a_control_is_one_line(
+    arguments: list[str],
+    reason: str,
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(place)
+    if not (place / "told-of").exists():
+        tune(place, "told-of", steps=1)
+        tune(place, "told-of-control", steps=2, attention="standard")  # another training
+        (place / "short-control").mkdir()
+        (place / "short-control" / "note.txt").write_text("mine")
+    assert main(["finetune", *arguments, "--quiet"]) == 2
+    shown = capsys.readouterr()
+    assert reason in shown.err and shown.err.count("\n") == 1 and not shown.out and not (place / "short").exists()
+
+
+def test_a_control_that_was_stopped_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tune(place, "stops", steps=4)
+    loop, done = FinetuneStep.__call__, []
+
+    def interrupted(self: FinetuneStep, *given: Any, **named: Any) -> Any:
+        done.append(0)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        return loop(self, *given, **named)
+
+    monkeypatch.setattr(FinetuneStep, "__call__", interrupted)
+    assert main(["finetune", str(place / "stops"), "--control", "--quiet"]) in (0, 130)
+    assert Finetuned.of(place / "stops").control is None
+    monkeypatch.undo()
+    assert main(["finetune", str(place / "stops"), "--control", "--quiet"]) == 0
+    assert Finetuned.of(place / "stops").control is not None

@@ -47,10 +47,12 @@ def add(commands: Commands, name: str) -> None:
         summary="train a Hugging Face model on a text or a task with another attention",
         description="Give a model of Hugging Face another attention, train all its weights on a text or on a task, and "
         "write an ordinary folder of Hugging Face. Perplexity is measured on held-out data with the model's own "
-        "attention, directly after the exchange, and after training. `workbench resume DIR` goes on where it was "
-        "stopped. Further settings are given as --attention.NAME VALUE, --task.NAME VALUE and --seq_vcr.NAME VALUE.",
+        "attention, directly after the exchange, and after training. What the variant does is said beside a control, "
+        "the same steps with standard attention: --control trains it too, in DIR-control; without data, of the folder "
+        "MODEL that was fine-tuned before. `workbench resume DIR` goes on where it was stopped. Further settings are "
+        "given as --attention.NAME VALUE, --task.NAME VALUE and --seq_vcr.NAME VALUE.",
         usage="MODEL --text FILE | --task NAME --out DIR [--attention NAME] [--gamma G] [--layers LAYER …] [--steps N] "
-        "[--lr RATE] …",
+        "[--lr RATE] … [--control] | DIR --control",
         takes_fields=True,
     )
     parser.add_argument(
@@ -58,7 +60,8 @@ def add(commands: Commands, name: str) -> None:
     )
     parser.add_argument("--text", type=Path, metavar="FILE", help="what to train on, in UTF-8")
     parser.add_argument("--task", metavar="NAME", help="train on this task; `workbench list tasks` shows them")
-    add_out(parser, "the folder to make", required=True)
+    add_out(parser, "the folder to make")
+    parser.add_argument("--control", action="store_true", help="train the same with standard attention too")
     parser.add_argument("--attention", default="chacal", metavar="NAME", help="the variant (default: chacal)")
     parser.add_argument("--gamma", type=float, metavar="G", help="of the variant, such as 0.9 (default: its own)")
     parser.add_argument("--layers", type=int, nargs="+", metavar="LAYER", help="the layers to give it (default: all)")
@@ -76,8 +79,16 @@ def add_settings(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> int:
-    from workbench.training.finetune import finetune
+    from workbench.training.finetune import finetune, finetune_control
 
+    if options.control and options.text is None and options.task is None:
+        given = ("out", "attention", "gamma", "layers", "seed", *SETTINGS)
+        refuse(options, given, f"is not of a control, which is trained as {options.model} was; leave it out")
+        if fields:
+            raise ValueError(f"{fields[0]} is not of a control, which is trained as {options.model} was; leave it out")
+        return say_finetuned(finetune_control(options.model, progress=not options.quiet))
+    if options.out is None:
+        raise ValueError("give the folder to make: --out DIR")
     more: dict[str, Any] = parse_fields(fields)
     wrong = next((name for name, value in more.items() if name not in NESTED or not isinstance(value, dict)), None)
     if wrong is not None:
@@ -98,7 +109,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> int:
     if "seq_vcr" in more:
         layer = {} if options.seq_vcr is None else {"layer": options.seq_vcr}
         settings["seq_vcr"] = {**layer, **more["seq_vcr"]}
-    return say_finetuned(finetune(settings, options.out, progress=not options.quiet))
+    return say_finetuned(finetune(settings, options.out, control=options.control, progress=not options.quiet))
 
 
 def say_finetuned(result: Finetuned) -> int:
@@ -118,5 +129,39 @@ def say_finetuned(result: Finetuned) -> int:
         right = {"answer tokens right": result.accuracy, "whole answers right": result.whole_answer}
         told = {name: [percent(each[when]) for when in ("before", "after")] for name, each in right.items()}
         say(", ".join(f"{name} {before} before, {after} after" for name, (before, after) in told.items()))
+    control = result.control
+    if result.config.is_variant:
+        say(_without_control(result) if control is None else _beside_control(result, control))
     say(f"next: workbench inspect {result.path} --text FILE")
-    return 0
+    return INTERRUPTED if control is None and result.control_path.exists() and result.config.is_variant else 0
+
+
+def _without_control(result: Finetuned) -> str:
+    """That nothing can be said of the variant, and how its control is trained."""
+    variant = result.config.attention["variant"]
+    return (
+        f"no control: how much of this comes of {variant}, and how much of training alone, is not known; the same "
+        f"steps with standard attention: workbench finetune {result.path} --control"
+    )
+
+
+def _beside_control(result: Finetuned, control: Finetuned) -> str:
+    """The variant against the control: loss of both, their difference over the same held-out sequences, and no more."""
+    import numpy as np
+
+    from workbench.measurement import intervals
+    from workbench.measurement.numbers import number, percent, with_interval
+
+    variant, losses = result.config.attention["variant"], [np.array(each.test_losses) for each in (result, control)]
+    difference = losses[0] - losses[1]
+    low, high = map(float, intervals.around(difference, intervals.bootstrap(difference)))
+    clear = "lower" if high < 0 else "higher" if low > 0 else "not clearly another"
+    ours, theirs = (number(float(each.mean()), "nats") for each in losses)
+    right = [(percent(each.whole_answer["after"])) for each in (result, control) if each.whole_answer]
+    answers = f"; whole answers right {right[0]} against {right[1]}" if right else ""
+    return (
+        f"against the control {control.path} (the same {control.config.steps} steps with standard attention, seed "
+        f"{control.config.seed}), on {len(difference)} held-out sequences: loss {ours} with {variant}, {theirs} "
+        f"without, difference {with_interval(float(difference.mean()), low, high, 'nats')}: {clear}{answers}; one seed "
+        "of each says nothing of other seeds"
+    )

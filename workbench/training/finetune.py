@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -31,11 +32,12 @@ from workbench.training.finetune_config import (
     BEFORE,
     EXCHANGED,
     FINETUNE,
+    LOSSES,
     FinetuneConfig,
     Finetuned,
     digest_of_weights,
 )
-from workbench.training.finetune_data import Data, read_data
+from workbench.training.finetune_data import Data, read_data, sequence_losses
 from workbench.training.finetune_step import FinetuneLearner, FinetuneStep, LearnedGammas
 from workbench.training.hint_mixing import Batches
 from workbench.training.loop import only_trainers, train_alone, train_new
@@ -44,6 +46,7 @@ from workbench.training.trained import Trained
 from workbench.util.files import check_contents, check_free, check_utf8, new_folder, write_atomically
 from workbench.util.messages import in_one_line
 from workbench.util.seeds import generator, global_draws
+from workbench.util.settings import as_json
 from workbench.util.strict_settings import checked
 
 if TYPE_CHECKING:
@@ -52,7 +55,12 @@ if TYPE_CHECKING:
 
 @in_one_line()
 def finetune(
-    config: str | Path | FinetuneConfig | Mapping[str, Any], out: str | Path, *, progress: bool = True, **settings: Any
+    config: str | Path | FinetuneConfig | Mapping[str, Any],
+    out: str | Path,
+    *,
+    control: bool = False,
+    progress: bool = True,
+    **settings: Any,
 ) -> Finetuned:
     """Fine-tune a Hugging Face model with another attention, and write its folder.
 
@@ -62,6 +70,7 @@ def finetune(
     Args:
         config: the folder or name of the model, which gets ChaCAL; or a `FinetuneConfig`, or its fields.
         out: the folder to make; it must not exist yet, or be empty.
+        control: fine-tune the control too, as `finetune_control`: what a variant is better or worse than.
         progress: show progress on standard error.
         settings: further fields, such as `text="notes.txt", attention="tempered", steps=200`.
 
@@ -78,11 +87,48 @@ def finetune(
         paths = {name: str(value) for name, value in settings.items() if isinstance(value, Path)}
         config = checked(FinetuneConfig, {**fields, **settings, **paths})
     config = config.in_full()
+    if control and not config.is_variant:
+        raise ValueError("the control of a variant has standard attention, and so has this: leave control out")
     processes = Processes.started(config.device)
-    processes.do(lambda: check_free(path))
+    for each in (path, Finetuned.beside(path))[: 1 + control]:
+        processes.do(partial(check_free, each))
     check_utf8(path, as_text=True)
     tuning = FineTuning(config, path, progress, processes)
     train_new(tuning, tuning.show, tuning.problems)
+    result = Finetuned.of(path)
+    return finetune_control(path, progress=progress) if control and result.finished else result
+
+
+@in_one_line()
+def finetune_control(path: str | Path, *, progress: bool = True) -> Finetuned:
+    """Fine-tune the control of a fine-tuning with a variant: the same steps on the same data with standard attention.
+
+    It is written beside the folder, as `NAME-control`; one that was stopped goes on, and one that is there is left. The
+    folder may come from a stranger, as of `resume_finetune`.
+
+    Returns:
+        The fine-tuning with the variant, whose `control` this is.
+
+    Raises:
+        ValueError: in one line, if it is not finished, has standard attention itself, another folder is where its
+            control goes, or as `finetune`.
+        TrainingError: as `finetune`.
+    """
+    path = Path(path)
+    check_contents(path)
+    result = Finetuned.of(path)
+    if not result.config.is_variant:
+        raise ValueError(f"{path} has standard attention itself: a control is of a variant")
+    if not result.finished:
+        raise ValueError(f"{path} is not finished: `workbench resume {path}` goes on")
+    if not result.test_losses:
+        raise ValueError(f"{path} kept no loss of each held-out sequence, as is done today: fine-tune it again")
+    control = result.begun_control()
+    if control is not None:
+        resume_finetune(control.path, progress=progress)
+    else:
+        check_files(result.config.task or {"name": "text", "path": result.config.text}, path)
+        finetune(result.config.control(), result.control_path, progress=progress)
     return Finetuned.of(path)
 
 
@@ -265,6 +311,8 @@ class FineTuning(Trained):
                 self.model.save_pretrained(part)
             if self.tokenizer is not None:
                 self.tokenizer.save_pretrained(part)
+            losses = sequence_losses(self.model, self.data.tested, self.config.batch_size)
+            (part / LOSSES).write_text(as_json({"test_losses": losses}), encoding="utf-8")
             known = self.data.known(KnownText.read(Path(self.config.model).expanduser()))
             if known is not None:
                 known.save(part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,10 @@ from workbench.util.files import read_object
 from workbench.util.strict_settings import Checked, checked
 
 BEFORE, EXCHANGED, AFTER = "before", "exchanged", "after"  # when perplexity is measured
-LONGEST = 2**20  # bytes of that file
+LOSSES = "held_out.json"  # of each sequence that is held out, after training
+LONGEST = 2**20  # bytes of the config
+STANDARD, CONTROL = "standard", "-control"  # the variant of a control, and the end of its folder's name
+BESIDE = {"device", "log_every", "eval_every", "save_every"}  # settings that decide no weight
 
 
 class FinetuneConfig(Checked):
@@ -97,6 +100,20 @@ class FinetuneConfig(Checked):
         text = None if self.text is None else _in_full(self.text)
         return self.model_copy(update={"model": _in_full(self.model), "text": text})
 
+    @property
+    def is_variant(self) -> bool:
+        """Whether the model gets another attention than the standard one."""
+        return self.attention.get("variant") != STANDARD
+
+    def control(self) -> FinetuneConfig:
+        """The same steps on the same data with standard attention: what training alone makes of the model."""
+        of_variants = {"layers": None, "gamma_warmup": 0, "gamma_learned": None, "gamma_learning_rate": 0.02}
+        return self.model_copy(update={"attention": {"variant": STANDARD}, **of_variants})
+
+    def same_training(self, other: FinetuneConfig) -> bool:
+        """Whether both come to the same weights: they differ in how often something is logged or saved at most."""
+        return self.model_dump(exclude=BESIDE) == other.model_dump(exclude=BESIDE)
+
     def attention_at(self, step: int) -> dict[str, Any]:
         """The variant and its settings in the step that follows `step` finished ones: γ · min(1, step / gamma_warmup).
 
@@ -149,6 +166,41 @@ class Finetuned:
     perplexity: Mapping[str, float]
     accuracy: Mapping[str, float] = field(default_factory=dict)
     whole_answer: Mapping[str, float] = field(default_factory=dict)
+    test_losses: Sequence[float] = ()
+
+    @staticmethod
+    def beside(path: Path) -> Path:
+        """Where the control of a fine-tuning goes."""
+        return path.with_name(f"{path.name}{CONTROL}")
+
+    @property
+    def control_path(self) -> Path:
+        return self.beside(self.path)
+
+    def begun_control(self) -> Finetuned | None:
+        """The control of a fine-tuning with a variant, finished or not; None where there is none.
+
+        Raises:
+            ValueError: if what is where its control goes is another folder.
+        """
+        if not self.config.is_variant or not self.control_path.exists():
+            return None
+        control = Finetuned.of(self.control_path)
+        if not control.config.same_training(self.config.control()):
+            raise ValueError(
+                f"{control.path} is no control of {self.path}: it has other settings than that, with standard "
+                "attention; move it away"
+            )
+        return control
+
+    @property
+    def control(self) -> Finetuned | None:
+        """The finished control of a fine-tuning with a variant; None where there is none."""
+        try:
+            control = self.begun_control()
+        except ValueError:  # another folder has its name
+            return None
+        return control if control is not None and control.finished else None
 
     @staticmethod
     def of(path: Path) -> Finetuned:
@@ -161,4 +213,7 @@ class Finetuned:
             name: {row["event"]: row[name] for row in rows if name in row and "event" in row}
             for name in ("perplexity", "accuracy", "whole_answer")
         }
-        return Finetuned(path, config, step, done, **figures)
+        losses = read_object(path / LOSSES, 2**28).get("test_losses") if (path / LOSSES).is_file() else []
+        if not isinstance(losses, list) or not all(isinstance(loss, float) for loss in losses):
+            raise ValueError(f"{path / LOSSES} is corrupted: it holds no losses")
+        return Finetuned(path, config, step, done, **figures, test_losses=losses)

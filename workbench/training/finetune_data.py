@@ -99,7 +99,12 @@ class _TextData:
         return self._each_next(self.training[rows])
 
     def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
-        return _measured(model, self._each_next(self.held_out), None, size)
+        return _measured(model, self.tested, None, size)
+
+    @property
+    def tested(self) -> Batch:
+        """What is held out, as a batch."""
+        return self._each_next(self.held_out)
 
     def known(self, before: KnownText | None) -> KnownText:
         return KnownText.of([self.training.flatten()], [self.held_out.flatten()], before)
@@ -134,7 +139,7 @@ class _TaskData:
         drawn = self.task.sample(config.eval_size, generator(config.seed, "finetune", "held out"), split="test")
         if drawn.targets.ndim != 2:
             raise ValueError(f"{self.task.name} asks for sets of tokens, and a language model says one: choose another")
-        self.held_out, self.answers = self._in_its_tokens(drawn), self.task.answer_mask(drawn)
+        self.tested, self.answers = self._in_its_tokens(drawn), self.task.answer_mask(drawn)
         decides = json.dumps([config.task, self.ids.tolist()], sort_keys=True, default=str).encode()
         self.digest = hashlib.sha256(decides + drawn.tokens.numpy().tobytes()).hexdigest()
 
@@ -143,7 +148,7 @@ class _TaskData:
         return self._in_its_tokens(self.task.sample(size, generator(seed, "finetune", step), split="train"))
 
     def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
-        return _measured(model, self.held_out, self.answers, size)
+        return _measured(model, self.tested, self.answers, size)
 
     def known(self, before: KnownText | None) -> KnownText | None:
         return before
@@ -203,6 +208,19 @@ def _measured(
     if answers is not None:
         figures |= {"accuracy": right / int(answers.sum()), "whole_answer": whole / len(batch)}
     return figures
+
+
+@torch.no_grad()
+def sequence_losses(model: PreTrainedModel, batch: Batch, size: int) -> list[float]:
+    """The mean loss in nats of the scored tokens of each sequence, `size` sequences at a time, without dropout."""
+    model.eval()
+    means: list[float] = []
+    for start in range(0, len(batch), size):
+        some = batch[start : start + size].to(model.device)
+        logits = model(some.tokens, use_cache=False).logits
+        each = torch.nn.functional.cross_entropy(logits.mT.float(), some.targets, reduction="none")
+        means += ((each * some.loss_mask).sum(1) / some.loss_mask.sum(1)).tolist()
+    return means
 
 
 Data = _TextData | _TaskData
