@@ -24,6 +24,7 @@ from workbench.circuits.summary import check_enough
 from workbench.measurement import Measurement
 from workbench.tasks import Pairs
 from workbench.util.lookup import lookup
+from workbench.util.progress import steps
 
 WRITES = ("attn_out", "mlp_out")
 GRIDS = ("resid_pre", *WRITES, "head")
@@ -127,10 +128,11 @@ def patch_grid(
         return _by_role(asked, site)
 
     sites = _sites(comparison)
-    grids = {site: _in_shares(grid(comparison, site), gap) for site in sites}
+    grids = {site: _in_shares(grid(comparison, site), gap) for site in steps(sites, "patching")}
     controls = None
     if control is not None:
-        controls = {site: _in_shares(grid(control, site), np.full(len(control.pairs), gap.mean())) for site in sites}
+        whole = np.full(len(control.pairs), gap.mean())
+        controls = {site: _in_shares(grid(control, site), whole) for site in steps(sites, "patching control pairs")}
     chosen_on = torch.arange(n)[::2]
     strength = {site: np.nan_to_num(_mean_of(each, chosen_on), nan=-np.inf) for site, each in grids.items()}
     told = _Told.of(comparison, control, aligned, strength)
@@ -142,7 +144,8 @@ def patch_grid(
         grids,
         controls,
         path=tuple(
-            told.place("resid_pre", layer, int(row.argmax())) for layer, row in enumerate(strength["resid_pre"])
+            told.place("resid_pre", layer, int(row.argmax()))
+            for layer, row in enumerate(steps(strength["resid_pre"], "patching the strongest places once more"))
         ),
         heads=tuple(told.strongest("head", n_heads)),
         writes=tuple(place for site in sites if site in WRITES for place in told.strongest(site, 1)),
@@ -276,7 +279,7 @@ def _by_role(comparison: Comparison, site: str) -> Measurement:
     n_layers, roles = cast(Any, comparison.model.cfg).n_layers, _roles(comparison.pairs)
     effects = [
         [_exact(comparison, site, layer, mask[..., None]).values for mask in roles.values()]
-        for layer in range(n_layers)
+        for layer in steps(range(n_layers), f"patching {SITES[site].words}")
     ]
     coords = {"layer": range(n_layers), "position": list(roles)}
     caption = f"The change of the {comparison.measure.name} when {SITES[site].words} of the other run is put in. "
