@@ -30,7 +30,7 @@ from workbench.tasks.text_file import read_parts
 from workbench.util.seeds import generator
 
 N = 512  # sequences
-WORK = 800_000_000  # multiplications for all rows, classes and points at once; of one step of hundreds
+WORK = 1_200_000_000  # multiplications for all rows, classes and points at once; of one step of hundreds
 
 
 def ask_text(
