@@ -203,14 +203,12 @@ class ProbeData:
     ) -> dict[str, Float[Tensor, "label point place sequence"]]:
         """`outcome` under each condition, point by point; after an interrupt, of the points that are done."""
         fitted = [name for name in conditions if name in (TRAINED, SHUFFLED, CONTROL)]
-        at_all = {name: self.outcome(name, kind, settings) for name in conditions if name not in fitted}
-        y = {name: self.data(name)[1] for name in fitted}
-        done = [
-            [self._decoded(x[None], y[name], kind, settings) for name in fitted]
-            for x in steps(self.x, "fitting probes, point by point", keep=True)
-        ]
-        in_points = dict(zip(fitted, map(torch.cat, zip(*done, strict=True), [1] * len(fitted)), strict=True))
-        return {name: in_points[name] if name in in_points else at_all[name][:, : len(done)] for name in conditions}
+        found = {name: self.outcome(name, kind, settings) for name in conditions if name not in fitted}
+        y = [values for name in fitted for values in self.data(name)[1]]  # of one point all are fitted at once
+        points = steps(self.x, "fitting probes, point by point", keep=True)
+        done = torch.cat([self._decoded(x[None], y, kind, settings) for x in points], 1)
+        found |= dict(zip(fitted, done.split(len(self.y)), strict=True))
+        return {name: found[name][:, : done.shape[1]] for name in conditions}
 
     def _most_frequent(self, kind: str, settings: dict[str, Any]) -> Float[Tensor, "label place sequence"]:
         """The share right if the answer is always the most frequent class; for a regression the mean: R² is 0."""

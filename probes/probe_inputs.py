@@ -16,7 +16,7 @@ from workbench.probes.positions import Rows
 from workbench.tasks import Batch
 from workbench.util.memory import check_memory
 
-AT_ONCE = 256  # sequences of a decoder of ours
+AT_ONCE, TOKENS = 256, 2048  # sequences of a decoder of ours at a time, and tokens of another model, which is larger
 
 
 def vectors(activation: Tensor, point: str) -> Float[Tensor, "batch pos d"]:
@@ -45,14 +45,15 @@ def from_model(
         ValueError: if there is no such point, it has no vector per position, the points are not of one width, or the
             vectors do not fit in memory.
     """
+    at_once = AT_ONCE if isinstance(model, Decoder) else max(1, min(AT_ONCE, TOKENS // batch.tokens.shape[1]))
     if isinstance(model, Decoder) and not set(points) <= set(model.activation_names):
         model = hook(model)  # the decoder itself is the faster
     number = {point: at for at, point in enumerate(points)}
     widths: dict[str, int] = {}
     gathered = torch.empty(0)
-    for start in range(0, len(batch), AT_ONCE):
-        part = slice(start, start + AT_ONCE)
-        inside = ((rows.example >= start) & (rows.example < start + AT_ONCE)).nonzero()[:, 0]
+    for start in range(0, len(batch), at_once):
+        part = slice(start, start + at_once)
+        inside = ((rows.example >= start) & (rows.example < start + at_once)).nonzero()[:, 0]
         here = Rows(rows.example[inside] - start, rows.position[:, inside], rows.names)
 
         def see(point: str, activation: Tensor, here: Rows = here, inside: Tensor = inside) -> None:

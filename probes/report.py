@@ -34,6 +34,7 @@ from workbench.probes.text import ask_text
 from workbench.runs import Run, open_runs
 from workbench.tasks import counted
 from workbench.util.files import new_folder
+from workbench.util.progress import shown
 from workbench.util.settings import as_json
 
 
@@ -115,7 +116,8 @@ def probe(
     """
     if text is not None:
         models: Any = [runs] if isinstance(runs, str | Path) else runs
-        return Answers(ask_text(models, question, text, directions=directions, progress=progress, **options))
+        with shown(progress):
+            return Answers(ask_text(models, question, text, directions=directions, progress=progress, **options))
     opened = open_runs(runs)
     for run in opened:
         preset_of(question, run.task(), options.get("positions"))  # a wrong name is said before anything is fitted
@@ -125,15 +127,15 @@ def probe(
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not progress) as bar:
         for run, name in zip(opened, labels(opened), strict=True):
-            shown = bar.add_task(name, total=1.0)
+            row = bar.add_task(name, total=1.0)
 
-            def tell(share: float, doing: str, shown: TaskID = shown, name: str = name) -> None:
-                bar.update(shown, completed=share, description=f"{name}: {doing}")
+            def tell(share: float, doing: str, row: TaskID = row, name: str = name) -> None:
+                bar.update(row, completed=share, description=f"{name}: {doing}")
 
             answer = ask(run, question, progress=tell, **options)
             if directions is not None:
                 _mean_differences(run, answer, options).save(directions)
-            bar.update(shown, completed=1.0, description=name)
+            bar.update(row, completed=1.0, description=name)
             answers.append(_renamed(answer, name, options.get("step")))
     return answers
 

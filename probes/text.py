@@ -33,7 +33,7 @@ from workbench.tasks.text_file import read_parts
 from workbench.util.seeds import generator
 
 N = 512  # sequences
-WORK = 1_500_000_000  # multiplications for all rows, classes and points at once: minutes at most, a few hundred times
+WORK = 1_200_000_000  # multiplications for all rows, classes and points at once; of one step of hundreds
 
 
 def ask_text(

@@ -23,6 +23,7 @@ BENCHMARKS = (
     "entropy",
     "capture",
     "pretrained",
+    "language_model",
     "training",
     "explorer",
     "probes",

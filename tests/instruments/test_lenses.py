@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 import torch
 
+from tests.models.tiny_models import tiny
 from workbench.capture import LOGITS, Capture, Subject, capture
+from workbench.inspection import inspect_model
+from workbench.instruments import shared
 from workbench.instruments.lens import lens_agreement, logit_lens, tuned_lens
 from workbench.instruments.lens.tuned_lens import TunedLens, train_lens
 from workbench.measurement.controls.untrained import untrained
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import sorter
-from workbench.tasks import make
+from workbench.models.pretrained import Pretrained
+from workbench.tasks import Batch, make, own_sequences
 from workbench.util.files import save_tensors
 from workbench.util.seeds import generator
 
@@ -145,3 +149,24 @@ def test_lens_tokens_name_the_top_token_and_its_probability() -> None:
     last = found.select(point="blocks.1.hook_resid_post", position=found.coords["position"][0])
     assert last.labels is not None and str(last.labels) == TASK.words(word[None])[0]
     assert float(last.values) == pytest.approx(float(p), rel=1e-5)
+
+
+def test_of_a_large_vocabulary_lenses_and_projections_read_a_sample_of_positions_and_say_so() -> None:
+    """What is read is the mean over those positions, spread over the sequence, and the same by every instrument."""
+    model, tokens = Pretrained(tiny("llama", vocab_size=40_000)), torch.arange(2, 62).view(3, 20)
+    names = ["logit_lens", "lens_agreement", "projection"]
+    found = inspect_model(model, tokens, n=3, only=names, causal=False)
+    for name in names:
+        assert "Read at 8 of the 20 positions of each sequence, drawn at random." in found[name].mean.caption
+        assert found[name].mean.settings["positions read"] == 8
+    subject = Subject.of(model, own_sequences(tokens, 40_000), "llama")
+    of_all = capture(model, subject, Batch.next_token(tokens, 0, 19), logit_lens.needs(subject))
+    scored = of_all.batch.loss_mask
+    read = shared.positions_read(of_all, scored)
+    assert (read.sum(1) == 8).all() and not (read & ~scored).any()
+    assert (read[:, :10].sum(1) >= 3).all() and (read[:, 10:].sum(1) >= 3).all()
+    point = "blocks.0.hook_resid_post"
+    nats = logit_lens.divergence(of_all[LOGITS].double(), logit_lens.decode(subject, of_all[point]).double()).detach()
+    told = logit_lens.measure(of_all, points=[point])
+    assert told.values[0] == pytest.approx(nats.where(read, torch.nan).nanmean(1).numpy(), abs=1e-9)
+    assert "Read at" not in logit_lens.measure(seen(random_model())).caption

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +19,8 @@ from tests.models.tiny_models import tiny
 from workbench.cli import main
 from workbench.models.pretrained import load_model
 from workbench.models.pretrained.labelled_file import labelled_sequences
-from workbench.probes import labels
+from workbench.probes import decoding, labels
+from workbench.probes import text as text_probes
 from workbench.tasks import Sequences, own_sequences
 
 
@@ -188,3 +193,36 @@ def test_what_is_wrong_with_a_labelled_file_is_one_line(
     assert main(["probe", "llama", label, "--text", text, "--length", "8", "--quiet"]) == 2
     shown = capsys.readouterr()
     assert reason in shown.err and shown.err.count("\n") == 1 and not shown.out
+
+
+def test_a_label_of_many_classes_is_read_at_a_stated_sample_of_positions(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is on rows times classes: 38 words at five points of 32 dimensions."""
+    monkeypatch.setattr(text_probes, "WORK", 5 * 32 * 38 * 500)
+    text = ["--text", str(place / "text.txt"), "--length", "8", "--n", "300", "--quiet"]
+    assert main(["probe", str(place / "llama"), "previous_token", *text, "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    sample = re.search(r"300 sequences, read at (\d+) of (?:2,400|2,100) positions", shown)
+    assert sample is not None and 400 < int(sample[1]) <= 500
+
+
+def test_ctrl_c_keeps_the_points_that_are_probed(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted, decode = [], decoding.decode
+
+    def interrupted_at_the_third(*given: Any, **named: Any) -> Any:
+        fitted.append(1)
+        if len(fitted) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return decode(*given, **named)
+
+    monkeypatch.setattr(decoding, "decode", interrupted_at_the_third)
+    text = ["--text", str(place / "text.txt"), "--length", "8", "--n", "100", "--json"]
+    assert main(["probe", str(place / "llama"), "previous_token", *text]) == 130
+    out, err = capsys.readouterr()
+    (measured,) = json.loads(out)["measured"]
+    points = dict.fromkeys(row["point"] for row in measured["rows"])
+    assert 1 <= len(points) < 5 and "blocks.0.hook_resid_pre" in points
+    assert f"ended after {len(points)} of 5; what is done is kept" in err

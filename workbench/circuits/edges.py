@@ -17,6 +17,7 @@ from workbench.circuits.rewired import check_graph, own_inputs, reader_hooks, wr
 from workbench.measurement import Measurement
 from workbench.tasks import Pairs
 from workbench.util.lookup import lookup
+from workbench.util.progress import steps as told
 
 STEPS = 5  # points on the way, as Hanna et al. (2024) take
 
@@ -147,7 +148,7 @@ def eap_ig(comparison: Comparison, *, steps: int = STEPS) -> Measurement:
     def slopes(part: Pairs, clean: Tensor) -> dict[str, Tensor]:
         ends = [writes(comparison, side.tokens)[0] for side in (part.corrupted, part.clean)]
         total: dict[str, Tensor] = {}
-        for k in range(1, steps + 1):
+        for k in told(range(1, steps + 1), "scoring edges"):
             point = ends[0] + (ends[1] - ends[0]) * (k / steps)
             slopes_there = _reader_slopes(comparison, part.clean.tokens, part, clean, point)
             total = {name: slope / steps + total.get(name, 0.0) for name, slope in slopes_there.items()}

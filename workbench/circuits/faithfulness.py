@@ -17,6 +17,7 @@ from workbench.circuits.rewired import IN_WORDS, Ablation, check_graph, rewired_
 from workbench.judgement.faithful import Agreement, Faithfulness, first_faithful, judge_faithful
 from workbench.measurement import Measurement
 from workbench.util.lookup import lookup
+from workbench.util.progress import steps
 
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """The sizes of circuits at which the MIB benchmark measures, as shares of all edges."""
@@ -38,7 +39,7 @@ def kept_metric(comparison: Comparison, circuits: Sequence[Circuit], ablation: A
     known |= {names: np.zeros(len(comparison.pairs)) for names in masks}
     for where, part, outside in written_outside(comparison, ablation) if masks else ():
         clean = comparison.clean_logits(part)
-        for names, mask in masks.items():
+        for names, mask in steps(masks.items(), "running circuits of all sizes"):
             logits = rewired_logits(comparison, part.clean.tokens, mask, outside)
             known[names][where] = comparison.score(logits, part, clean).double().cpu().numpy()
     return np.stack([known[circuit.names] for circuit in circuits])

@@ -16,6 +16,7 @@ from workbench.circuits.comparison import Comparison, activations, gradients
 from workbench.circuits.graph import Graph
 from workbench.measurement import Measurement
 from workbench.util.lookup import lookup
+from workbench.util.progress import steps
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def activation_patching(comparison: Comparison, site: str, by: Sequence[str] | N
         taken = activations(comparison, source, names)
         unedited = torch.from_numpy(comparison.unedited(where))
         effects = []
-        for name in names:
+        for name in steps(names, f"patching {SITES[site].words}"):
             sizes = [taken[name].shape[1 + SITES[site].axes.index(axis)] for axis in by]
             values = torch.cat(
                 [

@@ -12,6 +12,7 @@ import torch
 from workbench.circuits.circuit import Circuit, top_edges
 from workbench.circuits.graph import Graph
 from workbench.measurement import Measurement
+from workbench.util.progress import steps
 from workbench.util.seeds import generator
 
 Choose = Callable[[Measurement, Graph, int], Circuit]
@@ -40,7 +41,7 @@ def chance_overlap(n: int, graph: Graph, choose: Choose = top_edges, draws: int 
     there, so they share more edges than sets of edges drawn at random. The draws are the same every time.
     """
     order, values = generator(0, "chance overlap"), []
-    for _ in range(draws):
+    for _ in steps(range(draws), "growing circuits from random scores"):
         ranks = [torch.randperm(graph.n_edges, generator=order).double().numpy() + 1 for _ in range(2)]
         dealt = [Measurement("Random scores", rank, ("edge",), {"edge": graph.names}, "rank") for rank in ranks]
         values.append(overlap(*(choose(scores, graph, n) for scores in dealt)))
@@ -73,7 +74,8 @@ def overlap_of_halves(
     n_pairs = scores.values.shape[scores.axis("example")]
     if n_pairs < 2 or splits < 1:
         raise ValueError(f"halves need two pairs or more and a halving, not {n_pairs} and {splits}")
-    values = [_overlap_of_two_halves(scores, graph, n, generator, choose) for _ in range(splits)]
+    halvings = steps(range(splits), "growing circuits from halves of the pairs")
+    values = [_overlap_of_two_halves(scores, graph, n, generator, choose) for _ in halvings]
     low, high = np.quantile(values, (0.025, 0.975))
     return Measurement(
         name="Overlap of circuits from two halves of the pairs",

@@ -24,6 +24,7 @@ from workbench.circuits.summary import check_enough
 from workbench.measurement import Measurement
 from workbench.tasks import Pairs
 from workbench.util.lookup import lookup
+from workbench.util.progress import steps
 
 WRITES = ("attn_out", "mlp_out")
 GRIDS = ("resid_pre", *WRITES, "head")
@@ -128,10 +129,11 @@ def patch_grid(
         return _by_role(asked, site, method)
 
     sites = _sites(comparison)
-    grids = {site: _in_shares(grid(comparison, site), gap) for site in sites}
+    grids = {site: _in_shares(grid(comparison, site), gap) for site in steps(sites, "patching")}
     controls = None
     if control is not None:
-        controls = {site: _in_shares(grid(control, site), np.full(len(control.pairs), gap.mean())) for site in sites}
+        whole = np.full(len(control.pairs), gap.mean())
+        controls = {site: _in_shares(grid(control, site), whole) for site in steps(sites, "patching control pairs")}
     chosen_on = torch.arange(n)[::2]
     strength = {site: np.nan_to_num(_mean_of(each, chosen_on), nan=-np.inf) for site, each in grids.items()}
     told = _Told.of(comparison, control, aligned, strength)
@@ -143,7 +145,8 @@ def patch_grid(
         grids,
         controls,
         path=tuple(
-            told.place("resid_pre", layer, int(row.argmax())) for layer, row in enumerate(strength["resid_pre"])
+            told.place("resid_pre", layer, int(row.argmax()))
+            for layer, row in enumerate(steps(strength["resid_pre"], "patching the strongest places once more"))
         ),
         heads=tuple(told.strongest("head", n_heads)),
         writes=tuple(place for site in sites if site in WRITES for place in told.strongest(site, 1)),
@@ -291,7 +294,7 @@ def _by_role(comparison: Comparison, site: str, method: str) -> Measurement:
         return comparison.measurement(of_each.name, values, coords, of_each.caption)
     effects = [
         [_exact(comparison, site, layer, mask[..., None]).values for mask in roles.values()]
-        for layer in range(n_layers)
+        for layer in steps(range(n_layers), f"patching {SITES[site].words}")
     ]
     caption = f"The change of the {comparison.measure.name} when {SITES[site].words} of the other run is put in. "
     return comparison.measurement(f"Activation patching: {site}", np.array(effects), coords, caption + NOT_SHOWN)

@@ -41,6 +41,7 @@ from workbench.cli.parser import Parser
 from workbench.util.distribution import mixed_up
 from workbench.util.messages import Notice
 from workbench.util.plugins import load_plugins
+from workbench.util.progress import interrupted, shown
 
 __all__ = ["COMMANDS", "main", "parse_fields"]
 
@@ -70,6 +71,8 @@ COMMANDS = {
     "new": new,
 }
 """What is typed -> its module: `add(commands, name)` adds its options, `run(options, fields)` does it."""
+
+LONG = ("inspect", "probe", "circuit", "patch", "heads")  # what takes long on a language model, and says how long
 
 
 def make_parser() -> Parser:
@@ -129,7 +132,8 @@ def _run(arguments: Sequence[str] | None) -> int:
             raise ValueError(f"unrecognised argument {fields[0]!r}; see `workbench {options.name} --help`")
         load_plugins(options.plugin)
         try:
-            code = options.command(options, fields) or 0
+            with shown(options.name in LONG, quiet=getattr(options, "quiet", False)):
+                code = options.command(options, fields) or (INTERRUPTED if interrupted() else 0)
         except SystemExit as error:  # of a part of the user's own: the parser's has come before
             raise RuntimeError(
                 f"a plugin or study ended the command (SystemExit: {error}), which is not done"

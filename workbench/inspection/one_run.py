@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import track
 from torch import Tensor
 
 from workbench.capture import Subject
@@ -23,6 +21,7 @@ from workbench.models import OwnModel
 from workbench.runs import HeldRun, Run
 from workbench.tasks import Batch, Sequences, Task, once_each, own_sequences
 from workbench.util.memory import give_back
+from workbench.util.progress import interrupted, shown, steps
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
@@ -65,7 +64,8 @@ def inspect_run(
         causal: make the mechanisms' causal tests too, also of uninformed models.
         conditions: those of the task's test conditions to measure on; by default all (`task.conditions`).
         layers: the layers to look at, 0-based, where nothing needs all of them, as on a task without a graph.
-        progress: show a progress bar on standard error; or what is told, after each batch, the share that is measured.
+        progress: tell on standard error how long it takes, where that is long, and let Ctrl-C keep what is measured;
+            or what is told, after each batch, the share that is measured.
 
     Raises:
         ValueError: if there is no such instrument or mechanism, it has no such setting, or with those given it measures
@@ -79,30 +79,23 @@ def inspect_run(
     batches = list(test_batches(task, n, seed, conditions, plan.size))
     n_fresh = _sequences_for_fresh_models(batches, task)
     what = f"inspecting {name}" + ("" if step is None else f" at step {step}")
-    for condition, number, batch in _shown(batches, what, progress):
-        sample.add(task, batch, condition)
-        plan.measure(batch, condition)
-        if number == 0:
-            plan.measure_other_models(batch[:n_fresh], condition)
-        if number * plan.size < TESTED:
-            plan.test(batch)
-        give_back()
+    with shown(progress is True):
+        for done, (condition, number, batch) in enumerate(steps(batches, what, keep=True), 1):
+            sample.add(task, batch, condition)
+            plan.measure(batch, condition)
+            if number == 0:
+                plan.measure_other_models(batch[:n_fresh], condition)
+            if number * plan.size < TESTED:
+                plan.test(batch)
+            give_back()
+            if callable(progress):
+                progress(done / len(batches))
+        if interrupted():
+            sample = replace(sample, drawn=len(sample))
     results, own = plan.results(sample), plan.own
     return Inspected(
         run, name, results, sample, plan.not_made(), plan.example(), own.head, plan.fallen(), removed=plan.removed
     )
-
-
-T = TypeVar("T")
-
-
-def _shown(batches: Sequence[T], what: str, progress: bool | Callable[[float], None]) -> Iterator[T]:
-    """The batches one by one, with a progress bar on standard error, or the share that is done told after each."""
-    bar = track(batches, escape(what), console=Console(stderr=True), disable=progress is not True)
-    for done, batch in enumerate(bar, 1):
-        yield batch
-        if callable(progress):
-            progress(done / len(batches))
 
 
 def inspect_model(

@@ -18,6 +18,7 @@ from workbench.measurement import Measurement
 from workbench.models import AnyHooked
 from workbench.models.facts import WatchedOnly, check_editable
 from workbench.tasks import Batch, correct
+from workbench.util.progress import steps
 from workbench.util.ties import clear
 
 
@@ -221,7 +222,7 @@ def fallen_without(
     right = (correct(edited_logits(model, batch.tokens, []).cpu(), batch) == 1) & batch.loss_mask
     counted = right if at is None else torch.stack([right & positions.cpu() for positions in at.values()])
     fallen = []
-    for layer, head in heads:
+    for layer, head in steps(heads, "removing heads one by one"):
         check_head(model, layer, head)
         check_editable(model, [_point(layer)])
         mine = torch.arange(model.cfg.n_heads)[:, None] == head

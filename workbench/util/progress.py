@@ -7,8 +7,9 @@ Nothing is told of what is done in ten seconds, nor where nobody opened it.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from workbench.util.interrupts import Interrupts
-from workbench.util.messages import brief
+from workbench.util.messages import Notice, brief
 
 LONG = 10.0  # seconds: of shorter work nothing is told
 BETWEEN_LINES = 10.0  # seconds, where there is no terminal
@@ -29,11 +30,12 @@ T = TypeVar("T")
 class _Display:
     """What is told of the work that is under way: one bar, or lines where there is no terminal."""
 
-    interrupts: Interrupts
-    console: Console = field(default_factory=lambda: Console(stderr=True, markup=False))
+    console: Console
     bar: Progress | None = None
     started: float = field(default_factory=time.monotonic)
     told: float = 0.0
+    keeps: bool = False
+    stopped: bool = False
     open: list[tuple[int, int]] = field(
         default_factory=list
     )  # pieces done, and how many there are, from outer to inner
@@ -46,28 +48,35 @@ class _Display:
             share, span = share + span * done / n, span / n
         return share
 
-    def begin(self, n: int) -> None:
+    @contextmanager
+    def open_work(self, n: int, keep: bool) -> Iterator[Interrupts | None]:
+        """Work of n pieces, within the piece of other work that is under way; where it keeps, Ctrl-C is minded."""
         if not self.open:
             self.started, self.told = time.monotonic(), 0.0
         self.open.append((0, n))
-
-    def end(self) -> None:
-        self.open.pop()
-        if not self.open and self.bar is not None:
-            self.bar.stop()
-            self.bar = None
+        self.keeps |= keep
+        try:
+            with Interrupts() if keep else nullcontext() as interrupts:
+                yield interrupts
+        finally:
+            self.open.pop()
+            if not self.open:
+                self.keeps = False
+                if self.bar is not None:
+                    self.bar.stop()
+                    self.bar = None
 
     def tell(self, what: str) -> None:
-        """Say how long it will take, the first time that this is seen; then how much is left."""
+        """Say how long it will take, as soon as that can be told; then how much is left."""
         now, share = time.monotonic(), self.share
         whole = (now - self.started) / share
         if not self.told and whole < LONG:
             return
         if not self.told:
             self.told = now
-            keeps = "; Ctrl-C stops and keeps what is done" if self.interrupts.before else ""
+            keeps = "; Ctrl-C keeps what is done" if self.keeps else ""
             self.console.print(f"{brief(what)}: {in_words(whole)} in all{keeps}", highlight=False, soft_wrap=True)
-            if self.console.is_terminal:
+            if self.console.is_terminal and not self.console.quiet:
                 columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
                 self.bar = Progress(*columns, console=self.console)
                 self.bar.start()
@@ -84,17 +93,16 @@ _display: ContextVar[_Display | None] = ContextVar("display", default=None)
 
 
 @contextmanager
-def shown(show: bool = True) -> Iterator[None]:
-    """Within this context long work tells how long it takes, and Ctrl-C ends it after the piece that it is at."""
+def shown(show: bool = True, *, quiet: bool = False) -> Iterator[None]:
+    """Within this context long work tells how long it takes, unless quiet, and Ctrl-C keeps what is done."""
     if not show or _display.get() is not None:
         yield
         return
-    with Interrupts() as interrupts:
-        token = _display.set(_Display(interrupts))
-        try:
-            yield
-        finally:
-            _display.reset(token)
+    token = _display.set(_Display(Console(stderr=True, markup=False, quiet=quiet)))
+    try:
+        yield
+    finally:
+        _display.reset(token)
 
 
 def steps(items: Sequence[T] | Iterable[T], what: str, n: int | None = None, *, keep: bool = False) -> Iterator[T]:
@@ -104,35 +112,29 @@ def steps(items: Sequence[T] | Iterable[T], what: str, n: int | None = None, *, 
         items: pieces of work.
         what: what is being done, as in `fitting probes`.
         n: how many there are, of items that do not know.
-        keep: whether the pieces that are done are of use without the others: an interrupt then ends the iteration
-            (see `interrupted`); otherwise it is raised after the piece.
-
-    Raises:
-        KeyboardInterrupt: if it came, and nothing is kept; or if nothing is done yet.
+        keep: whether the pieces that are done are of use without the others: Ctrl-C then ends the iteration after the
+            piece that it is at, and a second Ctrl-C ends everything.
     """
     display = _display.get()
     if display is None:
         yield from items
         return
     n = len(items) if n is None else n  # type: ignore[arg-type]
-    display.begin(max(1, n))
-    try:
+    with display.open_work(max(1, n), keep) as interrupts:
         for done, item in enumerate(items, 1):
             yield item
             display.open[-1] = (done, max(1, n))
-            if display.interrupts.requested and done < n:
-                if not keep:
-                    raise KeyboardInterrupt
+            display.stopped |= interrupts is not None and interrupts.requested
+            if keep and display.stopped and done < n:
+                warnings.warn(f"interrupted: {what} ended after {done} of {n}; what is done is kept", Notice, 2)
                 return
             display.tell(what)
-    finally:
-        display.end()
 
 
 def interrupted() -> bool:
-    """Whether Ctrl-C was pressed within `shown`: what was measured is then of what was done until there."""
+    """Whether Ctrl-C has ended work within `shown` that keeps what was done until there."""
     display = _display.get()
-    return display is not None and display.interrupts.requested
+    return display is not None and display.stopped
 
 
 def in_words(seconds: float) -> str:

