@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.drawing import Drawing, element, text
@@ -28,7 +30,11 @@ def projection_map(table: Measurement, basis: str = "decoder") -> go.Figure:
     what = "token" if basis in BASES else "direction"
     subtitle = f"{table.settings['model']}: the {what} with the largest {table.units}{normed(table, basis)}"
     title = f"Top token in the {basis} basis" if basis in BASES else f"Top direction of {basis}"
-    return token_map(table.select(basis=basis, rank=1), title, subtitle)
+    best = table.select(basis=basis, rank=1)
+    if basis not in BASES and best.labels is not None and all("=" in str(name) for name in best.labels.flat):
+        short = np.array([str(name).split("=", 1)[1] for name in best.labels.flat]).reshape(best.labels.shape)
+        best = replace(best, labels=short)  # of a label's classes: cells are narrow
+    return token_map(best, title, subtitle)
 
 
 def token_map(best: Measurement, title: str, subtitle: str) -> go.Figure:

@@ -80,7 +80,9 @@ def own_basis(inspected: Inspected, path: str | Path, *, n: int, seed: int) -> O
     points = from_embedding(subject)
     seen = replace(inspected.example, subject=replace(subject, directions=directions))
     top = min(5, len(directions))
-    table = top_tokens(seen, top=top, points=[p for p in points if p in seen.activations], bases=[directions.name])
+    table = top_tokens(
+        seen, top=top, points=[p for p in points if p in seen.activations], bases=[directions.name], how="cosine"
+    )
     if len(directions) > MOST:
         return OwnBasis(directions, table, None, None)
     width = directions.vectors.shape[1]
