@@ -196,7 +196,8 @@ def real_model(folder: Path) -> Path:
     (file,) = Path(found.submodule_search_locations[0]).glob("*.gguf")
     given = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
     model = AutoModelForCausalLM.from_pretrained(**given, dtype=torch.float32)
-    del model.config.quantization_config
+    del model.config.quantization_config  # the weights are plain numbers now
+    model.hf_quantizer = None
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(**given).save_pretrained(folder)
     return folder
