@@ -42,6 +42,7 @@ def test_the_head_that_finds_the_minimum_is_named_with_what_is_lost_where_it_is_
     assert float(first.lost_there.values) > 0.3 > 2 * float(first.lost.values), "⊥ is one of many positions"
     assert [(each.layer, each.head) for each in of(ranked, "reads identity")] == [(0, 1), (1, 0)]
     assert "reads minimum" in ranked.says and "0.1" in ranked.says and ranked.right == 1
+    assert " others, of which 100% are right" in ranked.says
 
 
 def test_a_role_that_no_head_has_is_told_as_absent(ranked: Heads) -> None:
@@ -82,6 +83,7 @@ def test_a_model_of_hugging_face_is_given_tokens_that_come_twice(tmp_path: Path)
     assert ranked.n == 8 and not any(role.startswith("reads") for role in ranked.roles.mean.coords["role"])
     induction = of(ranked, "induction")
     assert len(induction) == 2 and not np.isnan(float(induction[0].share.values))
+    assert " of these, of which" in ranked.says and "others, of" not in ranked.says, "a text has no others to remove on"
     assert workbench.heads(str(tmp_path / "gpt2"), n=8).json() == ranked.json()
 
 

@@ -22,7 +22,7 @@ from workbench.judgement.words import heads as words
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.runs import HeldRun, Run, load_run
-from workbench.tasks import Batch, correct, own_sequences
+from workbench.tasks import Batch, Sequences, correct, own_sequences
 from workbench.util.files import is_run
 from workbench.util.seeds import generator
 from workbench.util.settings import as_json
@@ -69,7 +69,8 @@ class Heads:
         roles: every head's share of each role, and its controls.
         strongest: of each role, the strongest heads, and what is lost without them.
         right: the share of answers that the model has right.
-        n, removed_on: sequences that attention was measured on, and others on which heads were removed.
+        n, removed_on: sequences that attention was measured on, and on which heads were removed.
+        others: whether the latter are others, as those of a task are; those of a text are some of the same.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Heads:
     right: float
     n: int
     removed_on: int
+    others: bool
 
     @property
     def says(self) -> str:
@@ -97,7 +99,7 @@ class Heads:
         baseline = "re-initialised" if UNTRAINED in self.roles.controls else "at random"
         mean = self.roles.mean
         n_heads = len(mean.coords["layer"]) * len(mean.coords["head"])
-        lines = [words.of_sample(self.n, n_heads, self.removed_on, self.right), ""]
+        lines = [words.of_sample(self.n, n_heads, self.removed_on, self.right, self.others), ""]
         lines += [*words.of_roles(rows, baseline), ""] if rows else []
         named = {each.role for each in shown}
         absent = [role for role in dict.fromkeys(each.role for each in self.strongest) if role not in named]
@@ -202,7 +204,7 @@ def heads(
         )
         for role, head in strongest
     )
-    return Heads(name, result, ranked, _right(hooked, batch), len(inspected.sample), len(batch))
+    return Heads(name, result, ranked, _right(hooked, batch), len(inspected.sample), len(batch), not isinstance(task, Sequences))
 
 
 def _opened(model: Any, text: str | Path | None, n: int, seed: int, step: int | None) -> Run:

@@ -11,12 +11,12 @@ Share = tuple[float, float | None, float | None]
 """A share with its interval."""
 
 
-def of_sample(n: int, n_heads: int, removed_on: int, right: float) -> str:
-    """How many heads were looked at, on what, and how much of it the model has right."""
+def of_sample(n: int, n_heads: int, removed_on: int, right: float, others: bool) -> str:
+    """How many heads were looked at, on what, and how much the model has right of others, or of some of these."""
     heads = f"{n_heads} head{'s' * (n_heads != 1)}"
     return (
         f"Attention of {heads} on {n} sequences, as a share of each query's, over queries that have such a key. "
-        f"Answers of {removed_on} others, of which {percent(right)} are right."
+        f"Answers of {removed_on} {'others' if others else 'of these'}, of which {percent(right)} are right."
     )
 
 
