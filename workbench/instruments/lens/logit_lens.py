@@ -71,7 +71,7 @@ def readings(
     read = positions_read(capture, capture.batch.loss_mask)
     found = torch.full((len(missing), *read.shape, 3), torch.nan, dtype=torch.float64)
     n_tokens = len(capture.subject.decoder)
-    for rows in read.nonzero().split(max(1, IN_CACHE // n_tokens)) if missing else ():
+    for rows in read.nonzero().split(max(1, IN_CACHE // n_tokens)) if missing and read.any() else ():
         at = tuple(rows.T)
         compare = _comparison(capture, at)
         several = max(1, AT_ONCE // (n_tokens * max(1, len(rows))))  # points, for which the matrix is read once

@@ -158,6 +158,7 @@ def measure(
     scored = torch.stack([positions for _, positions in wanted.values()], dim=-1)
     values = np.empty((len(wanted), len(BASES), len(points), len(batch)))
     for b, name in enumerate(BASES):
+        _find_tops(capture, points, read, name, how, final_norm)
         for p, point in enumerate(points):
             right = _hits(capture, point, expected, read, name, how, final_norm)
             values[:, b, p] = ((right * scored).sum(1) / scored.sum(1)).T.numpy()
@@ -183,6 +184,35 @@ def _read(capture: Capture) -> Bool[Tensor, "batch pos"]:
 
 
 @torch.no_grad()
+def _find_tops(
+    capture: Capture,
+    points: Sequence[str],
+    read: Bool[Tensor, "batch pos"],
+    basis_name: str,
+    how: How,
+    final_norm: bool,
+) -> None:
+    """The largest component at each position that is read, and how many tie for it, once for a capture.
+
+    All points go together: a large vocabulary's vectors are read once for many rows.
+    """
+    keys = {point: ("by row", "top", point, basis_name, how, final_norm) for point in points}
+    missing = [point for point in points if keys[point] not in capture.computed]
+
+    def largest(x: Tensor) -> Tensor:
+        parts = components(capture.subject, x, basis_name, how=how, final_norm=final_norm)
+        return torch.stack(top(parts), dim=-1)
+
+    if missing:
+        residuals = torch.stack([capture[point][read] for point in missing])
+        tops = by_rows(largest, residuals, width=len(capture.subject.encoder)).cpu()
+        for point, each in zip(missing, tops, strict=True):
+            found = torch.zeros(*read.shape, 2, dtype=torch.long)
+            found[read] = each
+            capture.computed[keys[point]] = found
+
+
+@torch.no_grad()
 def _hits(
     capture: Capture,
     point: str,
@@ -192,27 +222,14 @@ def _hits(
     how: How,
     final_norm: bool,
 ) -> Float[Tensor, "batch pos wanted"]:
-    """Whether the largest component at each position that is read is that of these tokens; 1/k of k that tie.
-
-    The largest is found once for a capture, whichever tokens are asked for.
-    """
+    """Whether the largest component (`_find_tops`) at each position is that of these tokens; 1/k of k that tie."""
     key = ("by row", "top", point, basis_name, how, final_norm)
 
-    def parts(x: Tensor) -> Tensor:
-        return components(capture.subject, x, basis_name, how=how, final_norm=final_norm)
-
-    def largest(x: Tensor) -> Tensor:
-        return torch.stack(top(parts(x)), dim=-1)
-
     def tied(x: Tensor, classes: Tensor) -> Tensor:
-        each = parts(x)
+        each = components(capture.subject, x, basis_name, how=how, final_norm=final_norm)
         return torch.stack([hit(each, one.to(each.device)) for one in classes.unbind(-1)], dim=-1)
 
     n_tokens = len(capture.subject.encoder)
-    if key not in capture.computed:
-        found = torch.zeros(*read.shape, 2, dtype=torch.long)
-        found[read] = by_rows(largest, capture[point][read], width=n_tokens).cpu()
-        capture.computed[key] = found
     first, n_first = capture.computed[key].unbind(-1)
     right = (first[..., None] == expected).float()
     ties = read & (n_first != 1)
