@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workbench.report.run_page.contents import contents
+from workbench.report.run_page.contents import HEADS, contents
 from workbench.report.run_page.document import document
 from workbench.runs import Run, load_run
 from workbench.util.files import check_free, write_atomically
 
 MOST_BYTES = 5_000_000
-HEADS = (16, 4, 1)  # that can be chosen on the canvas: as many as leave the page below `MOST_BYTES`
 
 
 def run_page(run: Run, *, progress: bool = False) -> str:

@@ -35,6 +35,7 @@ from workbench.report.circuits import RunCircuit, run_circuit
 from workbench.runs import Run
 
 INPUTS = 6
+HEADS = (16, 8, 4, 1)  # that can be chosen on the canvas: as many of these as there is room for
 QUICK, SHORT = 5_000, 40  # a model's edges times its positions, at least 40, at which a circuit takes some 10 seconds
 
 
@@ -89,13 +90,18 @@ class Contents:
 
     def data(self, heads: Sequence[Head]) -> dict[str, Any]:
         """What the page's script draws and saves, with the attention of some heads."""
-        first = {"first": _key(heads[0]), "inputs": [self._input(seen, heads) for seen in self.seen]}
-        return first | self._fixed
+        keys = [*map(_key, heads)]
+        inputs = [one | {"heads": {key: one["heads"][key] for key in keys}} for one in self._inputs]
+        return {"first": keys[0], "inputs": inputs} | self._fixed
 
     @cached_property
     def _fixed(self) -> dict[str, Any]:
         circuit = None if self.circuit is None or self.circuit.summary is None else _packed(self.circuit.figure())
         return {"film": self._film(), "charts": self._charts(), "circuit": circuit, "files": self._files()}
+
+    @cached_property
+    def _inputs(self) -> list[dict[str, Any]]:
+        return [self._input(seen, self.heads[: HEADS[0]]) for seen in self.seen]
 
     def _input(self, seen: Capture, heads: Sequence[Head]) -> dict[str, Any]:
         """One input: its canvas by head, every head at a glance, and its hops where the layer takes several."""
@@ -125,10 +131,11 @@ class Contents:
             if result is not None and len(result.mean.dims) == 1:
                 controls = {control_in_words(key): mean for key, mean in result.control_means.items()}
                 drawn[name] = chart(result.mean.name, {self.run.name: result.mean} | controls)
-        # Where an answer is one token, whole answers are the same curve.
-        curves = {tuple(m.values): m for m in reversed(self.curves.values()) if len(m.values) > 1}
-        if curves:
-            drawn["learnt"] = chart("Accuracy over training", {m.name: m for m in reversed(curves.values())})
+        curves: dict[tuple[float, ...], Measurement] = {}  # where an answer is one token, whole answers are the same
+        for m in self.curves.values():
+            curves.setdefault(tuple(m.values), m)
+        if lines := {m.name: m for m in curves.values() if len(m.values) > 1}:
+            drawn["learnt"] = chart("Accuracy over training", lines)
         return {name: _packed(one) for name, one in drawn.items()}
 
     def _files(self) -> dict[str, str]:
@@ -148,8 +155,10 @@ def contents(run: Run, progress: bool) -> Contents:
     Raises:
         ValueError: if the run has no weights, or its log is damaged.
     """
-    curves = learning_curves(run, ["accuracy", "whole_answer"])  # first: a damaged log is told before all is measured
-    known, n = kept(run), n_each(run.task())
+    task = run.task()
+    names = ["accuracy"] if task.running_text else ["accuracy", "whole_answer"]
+    curves = learning_curves(run, names)  # first: a damaged log is told before all is measured
+    known, n = kept(run), n_each(task)
     options: dict[str, Any] = PARTS[-1][1] if known is None else {"only": BESIDE, "causal": False}
     inspected = inspect_run(run, n=n, seed=SEED, progress=progress, **options)
     when = f"{n} sequences of each test condition, seed {SEED}"

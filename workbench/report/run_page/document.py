@@ -18,6 +18,7 @@ import torch
 
 from workbench.figures import scripts
 from workbench.figures.training_film import film_steps
+from workbench.inspection.found import BESIDE
 from workbench.inspection.learning_curves import logged_on
 from workbench.interventions import Head
 from workbench.judgement.words.figures import learnt
@@ -35,6 +36,7 @@ CELLS = (
     "A cell shows the residual's top token, underlined where it is right, which does not show that the model uses it."
 )
 HOPS = "Point at a token, or move it with ← →, to follow what it reads; γ is the weight of each further hop."
+NO_SCRIPT = "<p>The drawings need JavaScript, which is in this page.</p>"
 ARRIVES = "Mass that arrives somewhere does not show that it is used."
 
 
@@ -45,7 +47,7 @@ def document(holds: Contents, heads: Sequence[Head]) -> str:
     allowed = f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}"
     packed = b64encode(gzip.compress(json.dumps(data, allow_nan=False).encode(), mtime=0)).decode()
-    body = f"{_header(holds)}<main>{''.join(_sections(holds, data, heads))}</main>"
+    body = f"{_header(holds)}<main><noscript>{NO_SCRIPT}</noscript>{''.join(_sections(holds, data, heads))}</main>"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
@@ -92,7 +94,11 @@ def _header(holds: Contents) -> str:
 def _sections(holds: Contents, data: Mapping[str, Any], heads: Sequence[Head]) -> Iterator[str]:
     """The parts below what was found; the script fills in their drawings."""
     if holds.seen:
-        yield _look(len(heads), len(holds.heads))
+        grid = data["inputs"][0]["grid"]
+        some = (
+            f", {len(heads)} of {len(holds.heads)} of which are in this page" if len(heads) < len(holds.heads) else ""
+        )
+        yield _look(f"Click a head{some}, or ← →: {grid['says']}." if grid else "")
     if any(one["hops"] for one in data["inputs"]):
         yield _section("hops", "Hop by hop", HOPS, ARRIVES)
     if data["film"]:
@@ -116,11 +122,9 @@ def _section(place: str, title: str, lead: str, limits: str, more: str = "") -> 
     )
 
 
-def _look(chosen: int, heads: int) -> str:
-    """The canvas: buttons for the input, and the heads to choose from, of which some are in the page."""
-    some = f"; {chosen} of {heads} are in this page" if chosen < heads else ""
-    says = f"Click a head, or ← →{some}. The greener its frame, the more of its mass lies on the task's edges."
-    grid = f'<p class="limits">{_words(says)}</p><div id="grid"></div>' if heads > 1 else ""
+def _look(heads: str) -> str:
+    """The canvas: buttons for the input, and the heads to choose from, if there are several."""
+    grid = f'<p class="limits">{_words(heads)}</p><div id="grid"></div>' if heads else ""
     return (
         '<section id="look"><div class="bar"><h2 id="canvas-title"></h2><button id="before" aria-label="Input before">‹'
         '</button><button id="after" aria-label="Next input">›</button><span id="which" role="status"></span></div>'
@@ -157,7 +161,7 @@ def _made(holds: Contents, heads: Sequence[Head]) -> str:
         left_out.append(f"The circuit, which takes long to find: `workbench circuit {run.name}` does.")
     elif holds.circuit.summary is None:
         left_out.append(f"The circuit: {holds.circuit.why}.")
-    left_out += [f"{what}: {why}." for what, why in holds.inspected.left_out.items()]
+    left_out += [f"{what}: {why}." for what, why in holds.inspected.left_out.items() if what in BESIDE]
     made = f"workbench {version()}, PyTorch {torch.__version__}, Python {platform.python_version()}"
     about = {
         "Command": f"workbench export {run.name} --page {run.name}.html",

@@ -50,5 +50,9 @@ function start(page) {
   }
 }
 
-const bytes = Uint8Array.from(atob(at("packed").textContent), (letter) => letter.charCodeAt(0))
-new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json().then(start)
+async function unpack() {
+  const bytes = Uint8Array.from(atob(at("packed").textContent), (letter) => letter.charCodeAt(0))
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json()
+}
+
+unpack().then(start, () => document.querySelector("main").prepend("This browser cannot unpack the page's drawings; one of 2023 or later can."))
