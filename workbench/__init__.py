@@ -22,7 +22,7 @@ To open
     load_run      a run folder
     load_model    a Hugging Face model
     save_model    a module of your own, as a run folder
-    export        a run as one folder or zip, or for Hugging Face
+    export        a run as one folder or zip, for Hugging Face, or as one page to look at
     import_       a run folder from what `export` wrote
     push, pull    a run to and from the Hugging Face Hub
 
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
     from workbench.cli.data import data
     from workbench.cli.explore import explore
+    from workbench.cli.export import export
     from workbench.cli.list import listed as list
     from workbench.cli.new import new
     from workbench.cli.runs import runs_table
@@ -85,7 +86,7 @@ if TYPE_CHECKING:
     from workbench.report.results_table import table
     from workbench.runs import load_run, save_model
     from workbench.runs.compiled import compile_run as compile
-    from workbench.sharing import export, pull, push
+    from workbench.sharing import pull, push
     from workbench.sharing import unpack as import_
     from workbench.studies import run_study as study
     from workbench.training import sweep, train
@@ -103,7 +104,7 @@ _HOMES = {
     "data": "workbench.cli.data",
     "example": "workbench.inspection.examples",
     "explore": "workbench.cli.explore",
-    "export": "workbench.sharing",
+    "export": "workbench.cli.export",
     "finetune": "workbench.training.finetune",
     "generate": "workbench.report.generation",
     "generator": "workbench.util.seeds",

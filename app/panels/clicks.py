@@ -9,23 +9,16 @@ one that is dragged to another key is moved there. In a circuit a click on an ed
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from workbench.figures import Drawing
-
-_HERE = Path(__file__).parent
+from workbench.figures import Drawing, scripts
 
 
 @st.cache_resource(show_spinner=False)
 def _component() -> Any:
-    script, style = (
-        "\n".join((_HERE / f"{name}.{kind}").read_text(encoding="utf-8") for name in ("clicks", "hop_by_hop"))
-        for kind in ("js", "css")
-    )
-    return st.components.v2.component("workbench_clickable", js=script, css=style)
+    return st.components.v2.component("workbench_clickable", js=scripts.script("clicks"), css=scripts.style())
 
 
 def clickable(

@@ -18,6 +18,7 @@ from workbench.capture import Capture
 from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.found import Kept, kept
 from workbench.judgement.words.findings import Statement, statements
+from workbench.report.run_page import run_page
 from workbench.report.story import (
     LEARNT,
     LIMITS,
@@ -29,7 +30,7 @@ from workbench.report.story import (
     title_of,
     with_input,
 )
-from workbench.runs import Run
+from workbench.runs import ModelRun, Run
 from workbench.util.words import capitalised
 
 belongs_to_run("chapter")
@@ -44,6 +45,18 @@ def show(look: Look) -> None:
         layer, head = needed_head(look)
         with panel(TITLES["asked"], "story") as p:
             p.show(code.call(figures.canvas, code.seen(look), layer=layer, head=head), {}, LIMITS["asked"])
+    run = look.opened.run
+    if look.opened.step is None and not isinstance(run, ModelRun):
+        st.download_button(
+            "This run as one page",
+            lambda: run_page(run),
+            f"{run.name}.html",
+            "text/html",
+            icon=":material/download:",
+            help="One HTML file that opens from a disk, with no server. What is not kept of the run is measured first.",
+            on_click="ignore",
+            key="run-page",
+        )
 
 
 @url.fragment

@@ -88,3 +88,13 @@ def test_a_link_with_an_unknown_chapter_opens_the_first(explorer: AppTest, run_r
     measured(run_root, "chaser")
     page(explorer, "story", run="chaser", chapter="<script>")
     assert panels(explorer) == ["What is it asked?"]
+
+
+def test_a_run_leaves_as_one_page_and_a_checkpoint_does_not(explorer: AppTest, run_root: Path) -> None:
+    def labels() -> list[str]:
+        return [one.proto.label for one in explorer.get("download_button")]
+
+    page(explorer, "story", run="sort-tempered")
+    assert "This run as one page" in labels()
+    page(explorer, "story", run="sort-tempered", step=str(load_run(run_root / "sort-tempered").checkpoints()[1]))
+    assert "This run as one page" not in labels()

@@ -107,7 +107,7 @@ def far_query(seen: Capture, example: int = 0) -> int:
 def steps_data(
     seen: Capture, page: TokenPage, place: tuple[int, int, int], *, base: float, query: int | None, n_hops: int
 ) -> dict[str, Any]:
-    """What a page needs to follow any query of the drawing by itself (`app/panels/hop_by_hop.js`).
+    """What a page needs to follow any query of the drawing by itself (`scripts/hop_by_hop.js`).
 
     Args:
         seen: with the patterns.

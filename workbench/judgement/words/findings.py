@@ -207,12 +207,13 @@ def at_a_glance(found: Findings) -> tuple[str, str]:
     for statement in said:
         if statement.brief:
             return statement.name, statement.brief
-    none = "No claim about how it works holds beyond its controls." if found.claims else no_claim(found)
-    return "", " ".join([none, *(statement.text for statement in said if "spread" in statement.chips)])
+    return "", " ".join([no_claim(found), *(statement.text for statement in said if "spread" in statement.chips)])
 
 
 def no_claim(found: Findings) -> str:
-    """What is said where no claim is about a task."""
+    """What is said where no claim holds, or none is about a task."""
+    if found.claims:
+        return "No claim about how it works holds beyond its controls."
     if found.answers is not None and found.answers.sequence is None:
         return "No claim here is about how it predicts running text."
     return "How it finds its answers is not known: no claim here is about this task."

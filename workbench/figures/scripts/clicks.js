@@ -1,5 +1,5 @@
-// A drawing (workbench.figures.Drawing) that answers to hovering, clicks and arrow keys. The SVG comes from this app's
-// own code, which escapes every word in it; clicks send only what the drawing's data attributes hold.
+// A drawing (workbench.figures.Drawing) that answers to hovering, clicks and arrow keys. The SVG comes from the
+// workbench, which escapes every word in it; clicks send only what the drawing's data attributes hold.
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }  // rows and columns
 const WAIT = 90  // ms between the last arrow key and asking for that cell
 
@@ -23,7 +23,7 @@ export default function (component) {
     holder.drawn = data.svg
     wire(holder, data.more?.clicks ?? true)
     if (data.more?.grid) walkGrid(holder, holder.querySelector("svg"), data.more.grid)
-    hopByHop(parentElement, holder, holder.querySelector("svg"), data.more?.grid ? null : data.more)
+    hopByHop(parentElement, holder, holder.querySelector("svg"), data.more?.rows ? data.more : null)
     if (focused) {
       holder.querySelector("svg").focus({ preventScroll: true }) // the arrow keys go on walking
       if (holder.at) standOn(holder, holder.querySelector("svg"), holder.at)

@@ -1,12 +1,12 @@
 // A drawing through training (workbench.figures.training_film): every checkpoint's picture comes once, and the slider,
-// the arrow keys and ▶ ask nothing of the server. The SVG comes from this app's own code, which escapes every word in it.
+// the arrow keys and ▶ ask nothing of a server. The SVG is the workbench's own, which escapes every word in it.
 const EVERY = 350 // ms between two checkpoints that play
 
 export default function (component) {
   const { data, parentElement } = component
   let holder = parentElement.querySelector(".holder")
   if (!holder) {
-    holder = make("div", { class: "holder" })
+    holder = make("div", { class: "holder", tabindex: 0, role: "group", "aria-label": "the checkpoint's drawing" })
     parentElement.append(bar(holder), holder, make("div", { class: "tip" }))
     tips(parentElement.querySelector(".tip"), holder)
   }
