@@ -204,7 +204,9 @@ def heads(
         )
         for role, head in strongest
     )
-    return Heads(name, result, ranked, _right(hooked, batch), len(inspected.sample), len(batch), not isinstance(task, Sequences))
+    return Heads(
+        name, result, ranked, _right(hooked, batch), len(inspected.sample), len(batch), not isinstance(task, Sequences)
+    )
 
 
 def _opened(model: Any, text: str | Path | None, n: int, seed: int, step: int | None) -> Run:
