@@ -22,8 +22,9 @@ STYLE, ICON = (Path(__file__).with_name(name) for name in ("style.css", "icon.sv
 def main() -> None:
     st.set_page_config("workbench", page_icon=str(ICON), layout="wide")
     first = next(iter(PAGES))
-    state.scan()
-    runs = {run.name: run for run in state.runs()}
+    with url.errors_alone():
+        state.scan()
+        runs = {run.name: run for run in state.runs()}
     menu = [
         st.Page(page.path, title=page.title, url_path=name, default=name == first, visibility=_shown(page, runs))
         for name, page in PAGES.items()

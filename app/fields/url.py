@@ -78,7 +78,7 @@ def of_page(name: str) -> Iterator[None]:
     before, done = session.shown, False
     session.shown, session.fields_of, session.collecting, session.whole = {}, {}, [], True
     try:
-        with _errors_alone():
+        with errors_alone():
             yield
         done = True
     except StopException:  # a page that has said why it shows no more
@@ -93,7 +93,7 @@ def of_page(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _errors_alone() -> Iterator[None]:
+def errors_alone() -> Iterator[None]:
     """Turn what is no `Exception`, such as a tokenizer's panic, into one: it would end the page's thread, unsaid."""
     try:
         yield
@@ -158,7 +158,7 @@ def fragment(function: Callable[P, None]) -> Callable[P, None]:
         alone = not session.whole and not session.collecting
         session.collecting = [*session.collecting, now]
         try:
-            with _errors_alone():
+            with errors_alone():
                 function(*args, **kwargs)
         except Exception as error:
             state.tell_if_gone(error)

@@ -122,8 +122,8 @@ def behind(path: Path, key: bytes, new: bytes) -> Path:
 
 
 CASES = {
-    "no GGUF": (lambda p: damaged(tiny_file(p), 0, b"PK34"), "is no GGUF file: give one, or the folder"),
-    "empty": (lambda p: cut(tiny_file(p), 0), "is no GGUF file"),
+    "no GGUF": (lambda p: damaged(tiny_file(p), 0, b"PK34"), "but no GGUF file: give one, or the folder"),
+    "empty": (lambda p: cut(tiny_file(p), 0), "but no GGUF file"),
     "another version": (lambda p: damaged(tiny_file(p), 4, struct.pack("<I", 1)), "of version 1; this reads"),
     "big-endian": (lambda p: damaged(tiny_file(p), 4, struct.pack(">I", 3)), "of version 50331648"),
     "cut in its header": (lambda p: cut(tiny_file(p), 0.02), "ends in the middle of it; get the file anew"),

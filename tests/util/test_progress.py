@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from workbench.util import progress
 from workbench.util.messages import Notice
 from workbench.util.progress import interrupted, shown, steps
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """Python's own answer to Ctrl-C, which a process in the background may have been started without."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_long_work_says_once_how_long_it_takes_and_that_is_all_where_nobody_waits(

@@ -109,7 +109,7 @@ class GgufFile:
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
-                raise ValueError("it is no GGUF file: give one, or the folder that save_pretrained wrote")
+                raise ValueError("it is a file, but no GGUF file: give one, or the folder that save_pretrained wrote")
             needs("gguf", "reading a GGUF file")
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.path, cursor = path, _Cursor(self._data)
