@@ -1,4 +1,4 @@
-"""Evidence: figures pinned on any page, kept with what they are of; they leave as a page, a notebook, or a slide."""
+"""Evidence: figures pinned on any page, kept with what they are of; they leave as one page."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from functools import partial
 import streamlit as st
 
 from workbench.app.config_in_words import plain
-from workbench.app.evidence import collection, html_page, notebook, slide
+from workbench.app.evidence import collection, html_page
 from workbench.app.evidence.collection import Kept
 from workbench.app.evidence.pin import LONGEST_NOTE, Pin
 from workbench.app.fields.url import whole_view
@@ -38,7 +38,7 @@ def show() -> None:
             st.warning(plain(problem))
         _offer_removed()
         if kept:  # first, in reach however many follow
-            _downloads([one.pin for one in kept])
+            _download([one.pin for one in kept])
         for one in kept:
             _row(one)
 
@@ -116,36 +116,13 @@ def _try(change: Callable[[], None]) -> None:
         st.toast(plain(brief(error)), icon=":material/error:")
 
 
-def _downloads(pins: Sequence[Pin]) -> None:
-    for_slide = pins
-    if len(pins) > slide.MOST:
-        for_slide = st.multiselect(
-            f"On the slide, at most {slide.MOST}",
-            pins,
-            pins[: slide.MOST],
-            format_func=lambda pin: brief(pin.title, 60),
-            max_selections=slide.MOST,
-            key="evidence_slide",
-        )
-    with st.container(horizontal=True, gap="small"):
-        _download("page", "Page", lambda: html_page.page(pins), "text/html", "One HTML page, which can be printed")
-        _download("ipynb", "Notebook", lambda: notebook.notebook(pins), "application/x-ipynb+json", "For Jupyter")
-        if for_slide:
-            help = "One 16:9 slide as HTML; it prints to one page of PDF"
-            _download("slide", "Slide", lambda: slide.page(for_slide), "text/html", help)
-            help = (
-                f"The slide as a picture of {2 * slide.WIDTH} × {2 * slide.HEIGHT} pixels, drawn by Chrome or Chromium"
-            )
-            _download("png", "Slide as PNG", lambda: slide.picture(for_slide), "image/png", help)
-
-
-FILES = {
-    "page": "evidence.html",
-    "ipynb": "evidence.ipynb",
-    "slide": "evidence-slide.html",
-    "png": "evidence-slide.png",
-}
-
-
-def _download(what: str, label: str, content: Callable[[], str | bytes], kind: str, help: str) -> None:
-    st.download_button(label, content, FILES[what], kind, help=help, on_click="ignore", key=f"evidence-{what}")
+def _download(pins: Sequence[Pin]) -> None:
+    st.download_button(
+        "As one page",
+        lambda: html_page.page(pins),
+        "evidence.html",
+        "text/html",
+        help="One HTML page, which can be printed",
+        on_click="ignore",
+        key="evidence-page",
+    )

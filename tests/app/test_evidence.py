@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
 import sys
@@ -10,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs
 
-import nbformat
 import plotly.graph_objects as go
 import pytest
 import streamlit as st
@@ -18,8 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.app.conftest import APP
 from tests.app.support import charts, drawings, page, same
-from workbench.app.evidence import collection, html_page, places, slide
-from workbench.app.evidence.notebook import notebook
+from workbench.app.evidence import collection, html_page, places
 from workbench.app.evidence.pin import Pin, figure_of
 from workbench.app.evidence.svg import only_shapes
 from workbench.figures import Drawing
@@ -198,46 +195,6 @@ def test_the_page_fits_paper_and_loads_nothing(folder: Path) -> None:
     assert "residual?run=r" in html
 
 
-def test_the_notebook_names_its_kernel_and_shows_figures_without_a_script(require_chromium: None) -> None:
-    text = notebook([example(title="# [x](javascript:alert(1))"), example(figure=Drawing("D", "", "", 90, 60))])
-    made = nbformat.reads(text, as_version=4)
-    nbformat.validate(made)
-    assert made.metadata.kernelspec.name == "python3" and made.metadata.language_info.name == "python"
-    assert [cell.cell_type for cell in made.cells] == ["markdown", "markdown", "code", "markdown", "code"]
-    assert "\\[x\\]" in made.cells[1].source
-    chart, drawing = (made.cells[n].outputs[0].data for n in (2, 4))
-    assert set(chart) == {"text/plain", "image/png", "application/vnd.plotly.v1+json"}
-    assert set(drawing) == {"text/plain", "image/png", "image/svg+xml"}
-    assert all(base64.b64decode(one["image/png"]).startswith(b"\x89PNG") for one in (chart, drawing))
-
-
-def test_the_code_of_a_notebook_runs_as_it_stands(folder: Path, session: Session) -> None:
-    with_pin(session())
-    cells = json.loads(notebook(pins(folder)))["cells"]
-    names: dict[str, object] = {}
-    exec(compile(cells[2]["source"], "<cell>", "exec"), names)
-    assert isinstance(names["figure"], Drawing)
-
-
-def test_the_slide_is_a_picture_of_16_to_9(require_chromium: None) -> None:
-    picture = slide.picture(
-        [example(says="First of all. Then more.", n=12), example(figure=Drawing("D", "", "", 90, 60))]
-    )
-    assert picture.startswith(b"\x89PNG")
-    width, height = (int.from_bytes(picture[start : start + 4]) for start in (16, 20))
-    assert (width, height) == (2560, 1440)
-
-
-def test_the_slide_says_run_examples_and_the_first_sentence() -> None:
-    html = slide.page(
-        [example(says="First of all. Then more.", n=12, runs=("deep",), figure=Drawing("D", "", "", 9, 9))]
-    )
-    assert "size: 1280px 720px" in html and "<h1>deep</h1>" in html and ">n = 12<" in html
-    assert "First of all." in html and "Then more" not in html
-    with pytest.raises(ValueError, match="1 to 4"):
-        slide.page([])
-
-
 def test_without_a_browser_on_the_machine_everything_still_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object, **__: object) -> None:
         raise RuntimeError("no Chrome here")
@@ -245,10 +202,7 @@ def test_without_a_browser_on_the_machine_everything_still_leaves(monkeypatch: p
     monkeypatch.setattr("kaleido.start_sync_server", missing)
     monkeypatch.setattr("choreographer.Browser", missing)
     one = example(title="never drawn before", figure=go.Figure(go.Scatter(y=[3, 1, 4])))
-    assert "no Chrome here" in html_page.page([one]) and 'class="live"' in slide.page([one])
-    nbformat.validate(nbformat.reads(notebook([one]), as_version=4))
-    with pytest.raises(ValueError, match="Chrome or Chromium"):
-        slide.picture([one])
+    assert "no Chrome here" in html_page.page([one])
 
 
 def test_of_a_strangers_drawing_only_the_shapes_are_left() -> None:
@@ -352,9 +306,8 @@ def test_there_is_room_for_so_many_pins(folder: Path) -> None:
 )
 def test_a_strangers_chart_that_plotly_refuses_is_said_in_its_place(chart: str) -> None:
     one = example().model_copy(update={"chart": chart})
-    for html in (html_page.page([one]), slide.page([one])):
-        assert "this chart cannot be read" in html and "<script>alert" not in html
-    nbformat.validate(nbformat.reads(notebook([one]), as_version=4))
+    html = html_page.page([one])
+    assert "this chart cannot be read" in html and "<script>alert" not in html
 
 
 def test_markup_in_a_charts_words_does_not_end_the_script() -> None:

@@ -77,10 +77,14 @@ def differentiable(
             apply = backward.apply if torch.is_grad_enabled() else gradients
             return _for_each_input(ctx, apply(grad, *ctx.saved_tensors, ctx.settings))
 
-    return Quick, _transformed(outputs, backward)
+    return Quick, _transformed(outputs, gradients, backward)
 
 
-def _transformed(outputs: Callable[..., tuple[Tensor, ...]], gradients: type[Function]) -> type[Function]:
+def _transformed(
+    outputs: Callable[..., tuple[Tensor, ...]], gradients: Callable[..., tuple[Tensor, ...]], backward: type[Function]
+) -> type[Function]:
+    """The second Function of `differentiable`, whose backward pass is `backward`."""
+
     class Transformed(Function):
         @staticmethod
         def forward(*args: Any) -> tuple[Tensor, ...]:
@@ -95,7 +99,11 @@ def _transformed(outputs: Callable[..., tuple[Tensor, ...]], gradients: type[Fun
 
         @staticmethod
         def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-            return _for_each_input(ctx, () if grad is None else gradients.apply(grad, *ctx.saved_tensors, ctx.settings))
+            if grad is None:
+                return _for_each_input(ctx, ())
+            # `torch.compile` cannot trace a Function that is no global, and takes no second derivative anyway
+            apply = gradients if torch.compiler.is_compiling() else backward.apply
+            return _for_each_input(ctx, apply(grad, *ctx.saved_tensors, ctx.settings))
 
         @staticmethod
         def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
