@@ -7,33 +7,27 @@ from html import escape
 from pathlib import Path
 from urllib.parse import urlencode
 
-import plotly.graph_objects as go
-
 from workbench.app.evidence.pin import Pin, figure_of
 from workbench.app.evidence.stills import Still, as_image, drawn
 from workbench.util.messages import harmless
 
-HERE = Path(__file__).parent
+STYLE = Path(__file__).with_name("page.css")
 POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """What the page may load: nothing. The figures' library stands in the page."""
 
 
 def page(pins: Sequence[Pin]) -> str:
-    """The whole page. Charts can be pointed at on the screen; on paper stand pictures of them."""
-    sections = "".join(_section(pin, still) for pin, still in zip(pins, drawn(pins), strict=True))
-    return document("Evidence", "page.css", f"<h1>Evidence</h1>{sections}", plotly='class="live"' in sections)
-
-
-def document(title: str, style: str, body: str, *, plotly: bool = False) -> str:
-    """An HTML document that loads nothing, with a style of this folder; with plotly's script, if charts need it."""
+    """The whole page, which loads nothing. Charts can be pointed at on the screen; on paper stand pictures of them."""
     from plotly.offline import get_plotlyjs
 
-    css = (HERE / style).read_text(encoding="utf-8")
+    sections = "".join(_section(pin, still) for pin, still in zip(pins, drawn(pins), strict=True))
+    script = f"<script>{get_plotlyjs()}</script>" if 'class="live"' in sections else ""
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)} · workbench</title>'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Evidence · workbench</title>'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{css}</style>'
-        f"{f'<script>{get_plotlyjs()}</script>' if plotly else ''}</head><body>{body}</body></html>"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{STYLE.read_text(encoding='utf-8')}</style>{script}</head>"
+        f"<body><h1>Evidence</h1>{sections}</body></html>"
     )
 
 
@@ -62,19 +56,12 @@ def _figure(pin: Pin, still: Still) -> str:
     if pin.chart is None:
         return f"<figure>{picture}</figure>"
     try:
-        live = live_chart(pin.chart, width=None, autosize=True)
+        figure = figure_of(pin.chart).update_layout(width=None, autosize=True)
+        options = {"displaylogo": False, "responsive": True}
+        live = figure.to_html(full_html=False, include_plotlyjs=False, config=options)
     except ValueError as error:
         return f'<p class="missing">{words(str(error))}</p>'
     return f'<figure><div class="live">{live}</div><div class="still">{picture}</div></figure>'
-
-
-def live_chart(chart: str, **layout: object) -> str:
-    """A chart that can be pointed at, for a page with plotly's script. Raises ValueError if it cannot be read."""
-    figure: go.Figure = figure_of(chart).update_layout(**layout)
-    html: str = figure.to_html(
-        full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True}
-    )
-    return html
 
 
 def back(pin: Pin) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import belongs_to_run, put
 from workbench.app.fields.widgets import position_in
 from workbench.app.state import Look
@@ -27,6 +28,13 @@ def focus_on(position: int | None, now: int | None) -> None:
         now: the token whose edges are drawn alone.
     """
     put("focus", None if position == now else position)
+
+
+def every_layer(look: Look, place: Any) -> bool:
+    """Whether all layers of a deep model are asked for, in whose place some are drawn (`projection.some_points`)."""
+    subject = look.opened.subject
+    deep = len(projection.some_points(subject)) < len(projection.from_embedding(subject))
+    return deep and fields.toggle("Every layer", "every_layer", place)
 
 
 def matrices(look: Look, layer: int, head: int, which: str) -> Measurement:

@@ -82,12 +82,9 @@ def choose_settings(look: Look, row: Any, head: Head | None) -> dict[str, Any]:
     layer, chosen = choose_head(look, needed=True, first=head)
     with first:
         which = choose_matrix(look)
-    every = len(projection.some_points(look.opened.subject)) < len(projection.from_embedding(look.opened.subject))
-    deep: dict[str, Any] = {}
-    if every and fields.toggle("Every layer", "every_layer", row.container(width=110)):
-        deep = {"points": code.call(projection.from_embedding, code.seen(look).subject)}
+    points = projection.from_embedding if canvases.every_layer(look, row.container(width=110)) else None
     return {
-        **deep,
+        **({} if points is None else {"points": code.call(points, code.seen(look).subject)}),
         "layer": layer,
         "head": chosen,
         "which": which,

@@ -12,6 +12,7 @@ from workbench.app.fields import widgets as fields
 from workbench.app.fields.widgets import choose, first_drawn
 from workbench.app.panels import cell as cells
 from workbench.app.panels import code
+from workbench.app.panels.canvas import every_layer
 from workbench.app.panels.components import components
 from workbench.app.panels.lenses import through_a_lens
 from workbench.app.panels.panel import panel
@@ -49,9 +50,8 @@ def maps(look: Look) -> None:
         with inspector:
             cell = cells.tokens(look, how=how, final_norm=final_norm)
         seen, top = code.seen(look), min(8, len(look.seen.subject.encoder))
-        deep = len(projection.some_points(look.opened.subject)) < len(projection.from_embedding(look.opened.subject))
-        some = deep and not fields.toggle("Every layer", "every_layer", more)
-        points = code.call(projection.some_points if some else projection.from_embedding, seen.subject)
+        drawn = projection.from_embedding if every_layer(look, more) else projection.some_points
+        points = code.call(drawn, seen.subject)
         reading = {"how": how, "final_norm": final_norm}
         table = code.assign("table", projection.top_tokens, seen, top=top, **reading, points=points)
         figure = code.call(figures.residual_maps, seen, table, start=start, cell=cell)

@@ -45,7 +45,7 @@ def edited(tried: Edited, *, start: int = 0) -> Drawing:
         _cuts(page, [(tried.edit.query, tried.edit.key)], (tried.edit.query, tried.edit.to))
     page.tokens()
     page.rows(_rows(tried))
-    what = "next token" if tried.before.subject.task.running_text else "right answer"
+    what = tried.before.subject.task.sought
     _changes(page, answers.values, tried.most, what)
     _legend(page, bool(page.chosen), what)
     notes = f"{tried.in_words()}; {tried.before.subject.name}{part_drawn(drawn, len(words))}"

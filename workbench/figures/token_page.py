@@ -20,8 +20,6 @@ ARCS = 92  # pixels for the arcs on either side of the tokens
 LINE = 17  # height of a row of labels, in pixels
 LIKELIEST = 5  # tokens that hovering over an answer names
 WIDEST = 128  # positions drawn at once
-NAMES, NAMES_OF_TEXT = ("model says", "right answer"), ("predicts next", "next token")
-"""The rows of a model's answers and of the right ones."""
 WIDE = "#%@MWmw⊥÷×+=<>␣⏎⇥"  # letters that need more than the usual share of their height
 
 
@@ -88,10 +86,9 @@ def answer_rows(seen: Capture, example: int = 0) -> list[Row]:
         last = int(task.lengths(batch.tokens[example : example + 1])[0]) - 1
         said[last] = answers[last]
         right = [True if is_right else None for is_right in right]
-    names = NAMES_OF_TEXT if task.running_text else NAMES
     return [
-        Row(names[0], said, right, tips=_likeliest(seen, example)),
-        Row(names[1], [word if asked else "" for word, asked in zip(wanted, scored, strict=True)], blank),
+        Row("predicts next" if task.running_text else "model says", said, right, tips=_likeliest(seen, example)),
+        Row(task.sought, [word if asked else "" for word, asked in zip(wanted, scored, strict=True)], blank),
     ]
 
 
@@ -105,7 +102,7 @@ def confidence_row(seen: Capture, example: int = 0) -> Row:
         of_right = probability.gather(-1, targets.clamp(min=0)[:, None])[:, 0]
     shown = zip(of_right.tolist(), batch.loss_mask[example].tolist(), strict=True)
     words = [_per_cent(share) if asked else "" for share, asked in shown]
-    name = "p(next), %" if seen.subject.task.running_text else "p(right), %"
+    name = f"p({'next' if seen.subject.task.running_text else 'right'}), %"
     return Row(name, words, [None] * len(words), tips=_likeliest(seen, example), small=True)
 
 

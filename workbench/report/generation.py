@@ -17,8 +17,7 @@ from workbench.capture.directions import Directions
 from workbench.interventions import AlongDirection, CutEdge, Edit, Patch, RemoveHead, RemoveWrite
 from workbench.interventions.generation import Step, go_on
 from workbench.measurement.numbers import percent
-from workbench.runs import Run, load_run
-from workbench.util.files import is_run
+from workbench.runs import load_run, means_run
 from workbench.util.lookup import lookup
 from workbench.util.settings import as_json
 
@@ -154,8 +153,8 @@ def generate(
 
 def _opened(model: Any, step: int | None) -> tuple[str, Any, Subject, Encode, int | None]:
     """A model's name, the hooked model, its facts, what makes tokens of a prompt, and the token that ends a text."""
-    if isinstance(model, Run) or (isinstance(model, str | Path) and is_run(Path(model))):
-        run = model if isinstance(model, Run) else load_run(model)
+    if means_run(model):
+        run = load_run(model)
         task, name = run.task(), run.name_at(step)
         subject = Subject.of(run.model(step), task, name)
         return name, run.hooked(step), subject, lambda text: torch.tensor(task.vocabulary.encode(text)), None

@@ -21,9 +21,8 @@ from workbench.interventions.edit import Head, edited_logits, head_in_words
 from workbench.judgement.words import heads as words
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
-from workbench.runs import HeldRun, Run, load_run
+from workbench.runs import HeldRun, Run, load_run, means_run
 from workbench.tasks import Batch, Sequences, correct, own_sequences
-from workbench.util.files import is_run
 from workbench.util.seeds import generator
 from workbench.util.settings import as_json
 
@@ -211,10 +210,10 @@ def heads(
 
 def _opened(model: Any, text: str | Path | None, n: int, seed: int, step: int | None) -> Run:
     """The run, or the model of Hugging Face on a text or on repeated random tokens."""
-    if isinstance(model, Run) or (isinstance(model, str | Path) and is_run(Path(model))):
+    if means_run(model):
         if text is not None:
             raise ValueError("a run is measured on sequences of its own task: leave the text out")
-        return model if isinstance(model, Run) else load_run(model)
+        return load_run(model)
     if step is not None:
         raise ValueError("step is of a run's checkpoints; leave it out for a model of Hugging Face")
     from workbench.models.pretrained import Pretrained, load_model

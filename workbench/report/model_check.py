@@ -12,9 +12,6 @@ from typing import Any
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import track
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
@@ -33,6 +30,7 @@ from workbench.interventions import (
     writes,
 )
 from workbench.interventions.edit import edited_logits
+from workbench.interventions.one_input import AVERAGED
 from workbench.judgement.words import model_check as words
 from workbench.models import AnyHooked, AnyModel, Decoder, OwnModel
 from workbench.models.facts import (
@@ -44,17 +42,16 @@ from workbench.models.facts import (
     watched_only,
 )
 from workbench.models.hooked import hook
-from workbench.runs import Run, load_run
+from workbench.runs import load_run, means_run
 from workbench.tasks import Batch, own_sequences
-from workbench.util.files import is_run
 from workbench.util.messages import brief
+from workbench.util.progress import shown, steps
 from workbench.util.seeds import generator
 from workbench.util.settings import as_json
 
 ROWS = 15  # edits of one forward pass, each of its own sequence
 HIDDEN = 1e30  # scores of keys that a query cannot read are as small as a number can be
 MOST_HEADS = 64  # that are edited one by one
-DRAWN = 64  # sequences behind a head's average
 PARTS = ("resid_pre", "attn_out", "mlp_out")  # of a block, which add up to the next residual
 
 Logits = Float[Tensor, "batch pos class"]
@@ -129,12 +126,12 @@ def check(model: Any, *, step: int | None = None, progress: bool = False) -> Mod
         model: a run or its folder; a decoder or a model of one's own; or a model of Hugging Face: its folder or file,
             its name on the hub, or loaded, where nothing is left to compare the hooked model with.
         step: of a run's checkpoint; by default the end.
-        progress: show a progress bar on standard error.
+        progress: say on standard error how long it takes, where that is long.
 
     Raises:
         ValueError: if there is no such model, or it cannot be opened.
     """
-    if isinstance(model, Run) or (isinstance(model, str | Path) and is_run(Path(model))):
+    if means_run(model):
         run = load_run(model)
         return _Looked(run.name_at(step), run.model(step)).all(progress)
     if step is not None:
@@ -184,12 +181,13 @@ class _Looked:
 
     @torch.no_grad()
     def all(self, progress: bool) -> ModelCheck:
-        """Every check, with a progress bar on standard error or without."""
+        """Every check; on standard error it is said how long they take where that is long, or not."""
         looks = [self.fires, self.bare, self.causal, self.alone, self.padded, self.adds_up, self.points]
         looks += [partial(self.edits, *kind) for kind in self.kinds()]
-        bar = track(looks, f"checking {escape(self.name)}", console=Console(stderr=True), disable=not progress)
         n, length = self.tokens.shape
-        return ModelCheck(self.name, f"{n} sequences of {length} random tokens", tuple(look() for look in bar))
+        with shown(progress):
+            checks = tuple(look() for look in steps(looks, f"checking {self.name}"))
+        return ModelCheck(self.name, f"{n} sequences of {length} random tokens", checks)
 
     @cached_property
     def cache(self) -> Any:
@@ -202,9 +200,9 @@ class _Looked:
 
     def fires(self) -> Check:
         """Whether what is read and edited here shows itself in a run with a cache; what else is listed is said."""
-        steps = [name for name in self.hooked.hook_dict if name.endswith(EDITED)]
+        read = [name for name in self.hooked.hook_dict if name.endswith(EDITED)]
         silent = [name for name in self.hooked.hook_dict if name not in self.cache]
-        dead = [name for name in steps if name in silent]
+        dead = [name for name in read if name in silent]
         others = sorted({name.split(".", 2)[-1] if name.startswith("blocks.") else name for name in silent})
         notes = [f"{', '.join(dead)} never fires"] if dead else []
         if others and not dead:
@@ -212,7 +210,7 @@ class _Looked:
                 f"TransformerLens lists these too, and they are silent unless switched on: {', '.join(others)}"
             )
         fired = len(self.hooked.hook_dict) - len(silent)
-        how = f"{len(steps)} steps; {fired} of all {len(self.hooked.hook_dict)} hook points"
+        how = f"{len(read)} steps; {fired} of all {len(self.hooked.hook_dict)} hook points"
         return Check("every step's hook fires", how, None, None, not dead, tuple(notes))
 
     def bare(self) -> Check:
@@ -284,7 +282,7 @@ class _Looked:
     def kinds(self) -> Iterator[tuple[str, Sequence[Made]]]:
         """Every kind of edit of this library, at every layer."""
         config, last = self.model.config, self.few.shape[1] - 1
-        drawn = torch.randint(config.d_vocab, (DRAWN, last + 1), generator=generator(0, "average"))
+        drawn = torch.randint(config.d_vocab, (AVERAGED, last + 1), generator=generator(0, "average"))
         subject = Subject.of(self.model, own_sequences(drawn, config.d_vocab), self.name)
         seen = Capture({}, Batch.next_token(self.few, 0, last), subject)
         layers, heads = range(config.n_layers), range(config.n_heads)

@@ -15,10 +15,9 @@ from workbench.circuits import Comparison
 from workbench.circuits.pairs_file import read_pairs, read_rows
 from workbench.circuits.summary import on_pairs
 from workbench.judgement.words import patching as words
-from workbench.runs import Run, load_run
+from workbench.runs import load_run, means_run
 from workbench.tasks import Batch
 from workbench.tasks.prompt_sets import Prompts, named, prompt_set
-from workbench.util.files import is_run
 from workbench.util.messages import Notice
 
 PAIRS = 64
@@ -120,7 +119,7 @@ def open_pairs(
             raise ValueError(f"{given} is of a run's own pairs; leave it or pairs out")
         from workbench.models.pretrained import Pretrained, load_model
 
-        if isinstance(run, Run) or (isinstance(run, str | Path) and is_run(Path(run))):
+        if means_run(run):
             raise ValueError(f"{run} is a run, whose pairs are those of its own task: leave pairs out")
         if drawn_from is None:
             next(read_rows(Path(pairs)), None)  # a file that cannot be read is said before a model is loaded

@@ -21,6 +21,7 @@ from workbench.runs.folder import (
     Run,
     list_runs,
     load_run,
+    means_run,
     scan_runs,
 )
 from workbench.runs.log import read_log
@@ -59,6 +60,7 @@ __all__ = [
     "fill_model",
     "list_runs",
     "load_run",
+    "means_run",
     "noted",
     "open_model",
     "open_runs",

@@ -30,6 +30,7 @@ from workbench.runs.weights import (
 from workbench.tasks import SEQUENCES, TASKS, Sequences, Task, check_files
 from workbench.util.files import (
     check_contents,
+    is_run,
     load_tensors,
     read_metadata,
     read_object,
@@ -220,6 +221,11 @@ class Run:
             ValueError: if a line before the last is damaged.
         """
         return read_log(self.path / METRICS)
+
+
+def means_run(given: Any) -> bool:
+    """Whether this is a run, or the folder of one: what `load_run` takes, and not a model of Hugging Face."""
+    return isinstance(given, Run) or (isinstance(given, str | Path) and is_run(Path(given)))
 
 
 @in_one_line()

@@ -87,6 +87,11 @@ class Task(Checked, ABC):
         return "next tokens" if self.running_text else COUNTED[self.unit]
 
     @property
+    def sought(self) -> str:
+        """What a model's answer is held against at one position, in words."""
+        return "next token" if self.running_text else "right answer"
+
+    @property
     def drawn(self) -> str:
         """How the sequences are drawn on which a run measures itself in training, in words."""
         return "drawn as in training"
