@@ -11,12 +11,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 import workbench
 from tests.benchmarks import gpt2_sized
 from tests.models.tiny_models import tiny
+from tests.models.tiny_tokenizers import of_words
 from workbench.cli import main
 from workbench.inspection import plan
 from workbench.instruments.residual import unexplained
@@ -30,10 +29,8 @@ LINES, WORDS_IN_A_LINE = 40, 9
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Llama with a tokenizer of 38 words, and a text of 360 of them."""
     place = tmp_path_factory.mktemp("models")
-    made = Tokenizer(models.WordLevel({"[PAD]": 0, "<s>": 1} | {f"w{i}": i for i in range(2, 40)}, unk_token="w2"))
-    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tiny("llama").save_pretrained(place / "llama")
-    PreTrainedTokenizerFast(tokenizer_object=made, pad_token="[PAD]", bos_token="<s>").save_pretrained(place / "llama")
+    of_words(bos_token="<s>").save_pretrained(place / "llama")
     draw = random.Random(0)
     lines = [" ".join(f"w{draw.randint(2, 39)}" for _ in range(WORDS_IN_A_LINE)) for _ in range(LINES)]
     (place / "text.txt").write_text("\n".join(lines), encoding="utf-8")

@@ -22,6 +22,13 @@ PROSE = "The naïve café là, тихий мир 中文 😀 has a door and a ma
 END = "<|end|>"
 
 
+def of_words(**special: str) -> PreTrainedTokenizerFast:
+    """38 words with spaces between, `w2` to `w39`, of which `w2` stands for every other."""
+    made = Tokenizer(models.WordLevel({"[PAD]": 0, "<s>": 1} | {f"w{i}": i for i in range(2, 40)}, unk_token="w2"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=made, **{"pad_token": "[PAD]"} | special)
+
+
 def byte_level(**special: str) -> PreTrainedTokenizerFast:
     """Byte-level BPE, as of GPT-2: `Ġ` is a space, and letters with accents are two bytes."""
     made = Tokenizer(models.BPE())

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
 from tests.models.tiny_models import tiny
+from tests.models.tiny_tokenizers import of_words
 from tests.models.transformer_lens_calls import TABLES, Subject
 from workbench import tasks
 from workbench.models import Decoder, DecoderConfig
@@ -53,11 +52,8 @@ def ours(attention: str) -> Subject:
 
 def gpt2() -> Subject:
     """A random GPT-2 with 38 words."""
-    made = Tokenizer(models.WordLevel({"[PAD]": 0, "<s>": 1} | {f"w{i}": i for i in range(2, 40)}, unk_token="w2"))
-    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    words = PreTrainedTokenizerFast(tokenizer_object=made, pad_token="[PAD]")
     text = "w5 w3 w8 w9 w5 w3 w8 w7"
-    return Subject(Pretrained(tiny("gpt2"), words).hooked(), text, text.replace("w3 w8 w7", "w4 w8 w7"))
+    return Subject(Pretrained(tiny("gpt2"), of_words()).hooked(), text, text.replace("w3 w8 w7", "w4 w8 w7"))
 
 
 SUBJECTS: dict[str, Callable[[], Subject]] = {

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from tests.models.tiny_models import tiny
+from tests.models.tiny_tokenizers import of_words
 from workbench.cli import main
 from workbench.models.pretrained import load_model
 from workbench.models.pretrained.labelled_file import labelled_sequences
@@ -28,10 +27,8 @@ from workbench.tasks import Sequences, own_sequences
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Llama with random weights that knows 38 words, and a text of them in random order."""
     place = tmp_path_factory.mktemp("probed")
-    made = Tokenizer(models.WordLevel({"[PAD]": 0, "<s>": 1} | {f"w{i}": i for i in range(2, 40)}, unk_token="w2"))
-    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tiny("llama").save_pretrained(place / "llama")
-    PreTrainedTokenizerFast(tokenizer_object=made, pad_token="[PAD]").save_pretrained(place / "llama")
+    of_words().save_pretrained(place / "llama")
     draw = random.Random(0)
     (place / "text.txt").write_text(" ".join(f"w{draw.randint(2, 39)}" for _ in range(2400)), encoding="utf-8")
     return place

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM
 
 import workbench
 from tests.models.tiny_models import tiny
+from tests.models.tiny_tokenizers import of_words
 from workbench.capture import capture
 from workbench.capture.directions import Directions
 from workbench.cli import main
@@ -28,10 +28,8 @@ POINT = "blocks.0.hook_resid_post"
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Llama with random weights that knows 38 words, a text of them, and three directions of its residual."""
     place = tmp_path_factory.mktemp("generates")
-    made = Tokenizer(models.WordLevel({"[PAD]": 0, "<s>": 1} | {f"w{i}": i for i in range(2, 40)}, unk_token="w2"))
-    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tiny("llama").save_pretrained(place / "llama")
-    PreTrainedTokenizerFast(tokenizer_object=made, pad_token="[PAD]").save_pretrained(place / "llama")
+    of_words().save_pretrained(place / "llama")
     draw = random.Random(0)
     (place / "text.txt").write_text(" ".join(f"w{draw.randint(2, 39)}" for _ in range(800)), encoding="utf-8")
     width = load_model(place / "llama", progress=False).config.d_model
