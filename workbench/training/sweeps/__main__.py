@@ -7,5 +7,6 @@ from importlib import import_module
 
 from workbench.util.child_processes import work
 
-module, _, kind = sys.argv[2].partition(":")
-work(getattr(import_module(module), kind).work)
+if __name__ == "__main__":
+    module, _, kind = sys.argv[2].partition(":")
+    work(getattr(import_module(module), kind).work)
