@@ -51,15 +51,13 @@ def inspect_run(
     """Measure one run on held-out data, one batch in memory at a time.
 
     Args:
-        run: the run.
-        n: sequences to draw for each of the task's test conditions; one that was drawn before is left out. Of sequences
-            of one's own, as many as there are at most.
-        seed: seed of those sequences, which are from the test side of the task's split.
-        name: what to call the run; by default its folder's name.
+        run, name: the run, and what to call it; by default by its folder.
+        n, seed: sequences to draw for each of the task's test conditions, from the test side of its split; one that was
+            drawn before is left out. Of sequences of one's own, as many as there are at most.
         only: instruments and mechanisms to measure; by default all that apply.
         settings: those of instruments and mechanisms that are not the default ones: `{"entropy": {"alpha": 2}}`.
-        step: of which checkpoint; by default the end.
-        head: the layer and head in focus; by default the one with the most mass on gold paths, on other data.
+        step, head: of which checkpoint, by default the end; the head in focus, by default the one with the most mass on
+            gold paths, on other data.
         nulls: controls to make, of those that each instrument and mechanism has (see `measurement.controls`).
         causal: make the mechanisms' causal tests too, also of uninformed models.
         conditions: those of the task's test conditions to measure on; by default all (`task.conditions`).
@@ -92,10 +90,8 @@ def inspect_run(
                 progress(done / len(batches))
         if interrupted():
             sample = replace(sample, drawn=len(sample))
-    results, own = plan.results(sample), plan.own
-    return Inspected(
-        run, name, results, sample, plan.not_made(), plan.example(), own.head, plan.fallen(), removed=plan.removed
-    )
+    found = (plan.results(sample), sample, plan.not_made(), plan.example(), plan.own.head, plan.fallen())
+    return Inspected(run, name, *found, removed=plan.removed)
 
 
 def inspect_model(

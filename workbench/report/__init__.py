@@ -157,36 +157,29 @@ def inspect_runs(
     Args:
         paths: runs, run folders, or folders of runs; one or several.
         out: where the report goes; by default `inspection` in the first run's folder.
-        n: sequences to draw for each of the task's test conditions; distinct ones are measured.
-        seed: seed of those sequences; they come from other streams than training's.
+        n, seed: sequences to draw for each of the task's test conditions, from other streams than training's; distinct
+            ones are measured.
         only: instruments and mechanisms to measure; by default all that apply.
         settings: those of instruments that are not the default ones: `{"entropy": {"alpha": 2, "centre": True}}`.
-        timeline: measure every checkpoint too, and draw everything over training.
-        circuit: find which edges carry the answer, too.
+        timeline, circuit: measure every checkpoint too, and draw all over training; find the edges that carry answers.
         geometry: measure RankMe, LiDAR, DiME and InfoNCE of n sequences together, too.
         conditions: the test conditions to measure on, any that the tasks have: `[{"length": 20, "repeats": 4}]`; by
             default all of `task.conditions`.
         basis: a file of named directions (`capture.directions`), on which the residual is projected, too.
-        export: formats (`html`, `svg`, `png`, `pdf`) in which to write every figure by itself, under `figures/`.
-        width: lay those figures out for print, at the width of a `column` or a `page`; None for a screen.
+        export, width: formats (`html`, `svg`, `png`, `pdf`) of every figure by itself, under `figures/`, laid out for
+            print at the width of a `column` or a `page`; None for a screen.
         progress: show a progress bar on standard error.
 
     Raises:
-        ValueError: if a run cannot be opened, its log is damaged, or it is named twice, n is below 2, a name or format
-            does not exist, a task has no such condition, nothing applies, or a timeline is wanted of a run without
-            checkpoints. Nothing is written then.
+        ValueError: if a run cannot be opened, its log is damaged or it is named twice, n is below 2, a name, format or
+            condition does not exist, nothing applies, or there are no checkpoints to follow. Nothing is written then.
     """
     check(n, export, width)
     opened = open_runs(paths)
-    for run in opened:
-        run.log()  # raises where it is damaged, of which the report would tell only after all was measured
-        if basis is not None:
-            Directions.read(basis, run.config.model.d_model)  # likewise
-        for condition in conditions or ():
-            check_condition(run.task(), condition)
+    _check_runs(opened, basis, conditions or ())
     folder = Path(out) if out is not None else opened[0].path / "inspection"
-    options: dict[str, Any] = {"n": n, "seed": seed, "only": only, "settings": settings, "conditions": conditions}
-    options["progress"] = progress
+    options: dict[str, Any] = {"n": n, "seed": seed, "progress": progress}
+    options |= {"only": only, "settings": settings, "conditions": conditions}
     drawn_for = "; ".join(map(condition_in_words, conditions or ()))
     how_made = f"{n} sequences drawn per test condition{drawn_for and f' ({drawn_for})'}, seed {seed}"
     with only_report(folder, labels(opened)):
@@ -196,6 +189,16 @@ def inspect_runs(
         geometries = {one.name: run_geometry(one.run, n=n, seed=seed) for one in inspected} if geometry else {}
         asked = Asked(timelines, circuits, geometries, own_bases(inspected, basis, n, seed))
         return write_report(folder, inspected, asked, (export, width), how_made)
+
+
+def _check_runs(runs: Sequence[Run], basis: str | Path | None, conditions: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ValueError for what the report would tell only after all was measured: a log, a basis, a condition."""
+    for run in runs:
+        run.log()
+        if basis is not None:
+            Directions.read(basis, run.config.model.d_model)
+        for condition in conditions:
+            check_condition(run.task(), condition)
 
 
 def write(inspected: Sequence[Inspected], out: str | Path | None) -> Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -117,18 +117,7 @@ def open_pairs(
         of_runs = {"kind": kind, "step": step, "later": later or None, "n": n if drawn_from is None else None}
         if given := next((name for name, value in of_runs.items() if value is not None), None):
             raise ValueError(f"{given} is of a run's own pairs; leave it or pairs out")
-        from workbench.models.pretrained import Pretrained, load_model
-
-        if means_run(run):
-            raise ValueError(f"{run} is a run, whose pairs are those of its own task: leave pairs out")
-        if drawn_from is None:
-            next(read_rows(Path(pairs)), None)  # a file that cannot be read is said before a model is loaded
-        model = run if isinstance(run, Pretrained) else load_model(run, progress=False)
-        drawn = None if drawn_from is None else prompt_set(drawn_from, model, n=PAIRS if n is None else n, seed=seed)
-        of_both = read_pairs(pairs, model) if drawn is None else drawn.pairs
-        comparison = Comparison(model.hooked(), of_both, name=model.config.module, **about)
-        control = None if drawn is None else comparison.of(drawn.control)
-        return comparison, control, model.vocabulary.decode, Answers.of(comparison, drawn)
+        return _of_texts(run, pairs, drawn_from, PAIRS if n is None else n, seed, about)
     opened = load_run(run)
     task, count = opened.task(), PAIRS if n is None else n
     about = {"kind": kind, "later": later, "name": opened.name_at(step), **about}
@@ -136,3 +125,21 @@ def open_pairs(
     if control is None:
         warnings.warn(f"no control: {why}", Notice, stacklevel=3)
     return comparison, control, task.words, None
+
+
+def _of_texts(
+    given: Any, pairs: str | Path, drawn_from: str | None, n: int, seed: int, about: Mapping[str, Any]
+) -> tuple[Comparison, Comparison | None, Words, Answers]:
+    """The same of a model of Hugging Face on the pairs of a file, or on n of a prompt set."""
+    from workbench.models.pretrained import Pretrained, load_model
+
+    if means_run(given):
+        raise ValueError(f"{given} is a run, whose pairs are those of its own task: leave pairs out")
+    if drawn_from is None:
+        next(read_rows(Path(pairs)), None)  # a file that cannot be read is said before a model is loaded
+    model = given if isinstance(given, Pretrained) else load_model(given, progress=False)
+    drawn = None if drawn_from is None else prompt_set(drawn_from, model, n=n, seed=seed)
+    of_both = read_pairs(pairs, model) if drawn is None else drawn.pairs
+    comparison = Comparison(model.hooked(), of_both, name=model.config.module, **about)
+    control = None if drawn is None else comparison.of(drawn.control)
+    return comparison, control, model.vocabulary.decode, Answers.of(comparison, drawn)
