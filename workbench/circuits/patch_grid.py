@@ -98,9 +98,9 @@ def patch_grid(
     """Patch every part of a model, and look closer at the strongest.
 
     Args:
-        comparison: the model, the pairs, the metric and the direction.
+        comparison, control: the model, the pairs, the metric and the direction; and the same on pairs that change
+            nothing relevant, or None.
         words: the words of token ids.
-        control: the same on pairs that change nothing relevant, or None.
         method: a name in `METHODS`; by default `exact` where that takes a minute at most. Where pairs do not change and
             ask at the same positions, residuals, attention and MLPs are few places, and always patched exactly.
         n_heads: how many of the strongest heads are told of.
@@ -108,15 +108,9 @@ def patch_grid(
     Raises:
         ValueError: if there are too few pairs, no such method, both runs answer alike, or nothing can be patched.
     """
-    n = len(comparison.pairs)
-    check_enough(n)
+    check_enough(n := len(comparison.pairs))
     gap = _gap(comparison)
-    if abs(gap.mean()) <= LEAST_GAP * max(1.0, float(np.abs(comparison.baselines).max())):
-        raise ValueError(
-            f"the mean {comparison.measure.name} of clean and corrupted questions is the same "
-            f"({comparison.baselines[0].mean():.3g}): there is nothing to bring back; choose pairs that the model "
-            "answers differently"
-        )
+    _check_gap(comparison, gap)
     aligned = is_aligned([comparison.pairs] if control is None else [comparison.pairs, control.pairs])
     positions = labels(comparison.pairs, words) if aligned else list(_roles(comparison.pairs))
     if method is None:
@@ -151,6 +145,16 @@ def patch_grid(
         heads=tuple(told.strongest("head", n_heads)),
         writes=tuple(place for site in sites if site in WRITES for place in told.strongest(site, 1)),
     )
+
+
+def _check_gap(comparison: Comparison, gap: np.ndarray) -> None:
+    """Raise ValueError if both runs answer alike."""
+    if abs(gap.mean()) <= LEAST_GAP * max(1.0, float(np.abs(comparison.baselines).max())):
+        raise ValueError(
+            f"the mean {comparison.measure.name} of clean and corrupted questions is the same "
+            f"({comparison.baselines[0].mean():.3g}): there is nothing to bring back; choose pairs that the model "
+            "answers differently"
+        )
 
 
 @dataclass(frozen=True)
