@@ -132,8 +132,7 @@ def measure(
     """Fit and test a probe under each condition.
 
     Args:
-        data: the vectors and labels.
-        names: of the labels.
+        data, names: the vectors and labels, and what these are called.
         kind, controls: see `probe`.
         about: the rule for positions, and the settings of the kind of probe.
 

@@ -187,22 +187,16 @@ class CanvasPage(TokenPage):
                     "class_": "cell chosen" if self.cell == (point, i) else "cell",
                 }
                 if was[row, i] != word:
-                    cell |= {
-                        "stroke": CHANGED,
-                        "stroke_width": 2,
-                        "data_tip": f"{cell['data_tip']}; before the edit: {was[row, i]}",
-                    }
+                    tip = f"{cell['data_tip']}; before the edit: {was[row, i]}"
+                    cell |= {"stroke": CHANGED, "stroke_width": 2, "data_tip": tip}
                 if self.cell == (point, i):
                     cell |= {"stroke_width": 2.5}
                 self.parts.append(element("rect", **cell) + self.word(word, i, y, size=11.5))
                 if right is not None and right.words[i] == word:
-                    line: dict[str, Any] = {
-                        "y1": self.height + CELL - 2.5,
-                        "y2": self.height + CELL - 2.5,
-                        "stroke": GREEN,
-                    }
+                    line: dict[str, Any] = {"stroke": GREEN, "stroke_width": 2.5, "pointer_events": "none"}
+                    line |= dict.fromkeys(("y1", "y2"), self.height + CELL - 2.5)
                     ends: dict[str, Any] = {"x1": self.x(i) - self.column / 3, "x2": self.x(i) + self.column / 3}
-                    self.parts.append(element("line", **ends, **line, stroke_width=2.5, pointer_events="none"))
+                    self.parts.append(element("line", **ends, **line))
             self.height += CELL
         self.height += 6
 

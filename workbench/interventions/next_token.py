@@ -7,6 +7,7 @@ texts, or heads whose work others do as well.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -62,39 +63,46 @@ def next_token(model: AnyHooked, seen: Capture, position: int | None = None) -> 
     if not 0 <= position < n_pos:
         raise ValueError(f"there is no position {position}; the input has {n_pos} tokens")
     top = seen.logits[0, position].double().softmax(-1).topk(min(LIKELIEST, seen.logits.shape[-1]))
-    settings = {"model": seen.subject.name, "position": position}
     likeliest = Measurement(
         name="Next token",
         values=top.values.cpu().numpy(),
         dims=("rank",),
         coords={"rank": range(1, len(top.values) + 1)},
         units="probability",
-        settings=settings,
+        settings={"model": seen.subject.name, "position": position},
         labels=np.array(task.words(top.indices), dtype=object),
         caption="The tokens that the model finds likeliest after this one, given all before it.",
     )
     if not can_remove_heads(model):
         return NextToken(likeliest)
-    token, tokens = int(top.indices[0]), seen.batch.tokens[:, :n_pos]
+    return NextToken(likeliest, *_without(model, seen, position, int(top.indices[0]), float(top.values[0])))
+
+
+def _without(
+    model: AnyHooked, seen: Capture, position: int, token: int, before: float
+) -> tuple[Measurement, tuple[Head, ...]]:
+    """A token's probability without each of the heads at which it changes most from `before`, and these heads."""
+    tokens = seen.batch.tokens[:, : int(seen.subject.task.lengths(seen.batch.tokens)[0])]
     estimated = _estimated(model, tokens, position, token)
     order = estimated.abs().flatten().argsort(descending=True, stable=True)[:REMOVED].tolist()
     candidates = [divmod(place, estimated.shape[1]) for place in order]
     after = _probabilities_without(model, tokens, candidates, position, token)
-    told = (after.log() - top.values[0].log().cpu()).abs().argsort(descending=True, stable=True)[:TOLD].tolist()
-    heads = [candidates[place] for place in told]
+    told = (after.log() - math.log(before)).abs().argsort(descending=True, stable=True)[:TOLD].tolist()
+    heads = tuple(candidates[place] for place in told)
+    about = {"position": position, "heads": estimated.numel(), "removed": len(candidates)}
     without = Measurement(
         name="Next token without a head",
         values=after[told].numpy(),
         dims=("head",),
         coords={"head": [f"{layer}.{head}" for layer, head in heads]},
         units="probability",
-        settings={**settings, "heads": estimated.numel(), "removed": len(candidates)},
+        settings={"model": seen.subject.name, **about},
         labels=np.array([_reads(seen, head, position) for head in heads], dtype=object),
         caption=f"The probability of the likeliest token when a head writes nothing: of {estimated.numel()} heads the "
         f"{len(candidates)} were removed, one by one, at which a gradient says that it changes most, and those at "
         f"which it does are told. Heads whose work others do as well do not show.",
     )
-    return NextToken(likeliest, without, tuple(heads))
+    return without, heads
 
 
 def _estimated(model: AnyHooked, tokens: Tensor, position: int, token: int) -> Float[Tensor, "layer head"]:

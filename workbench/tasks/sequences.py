@@ -212,9 +212,8 @@ def own_sequences(
         d_vocab: how many tokens the model knows.
         training: others, of the same kind, for what has to be trained first, such as a tuned lens or a probe.
         words: the word of each token, for people, or a vocabulary; by default its id.
-        pad: the token that fills up shorter sequences on the right; needed where lengths differ. From a tensor it is
-            taken off; sequences of a list are as long as they are, and where one ends with it, a token with which none
-            ends takes its place.
+        pad: the token that fills up shorter sequences on the right; needed where lengths differ. A tensor's is taken
+            off; where a sequence of a list ends with it, a token with which none ends takes its place.
         known: what is known of the text that the model was trained on; by default nothing.
         labels: of each label by name its values `[pos]` at the tokens of each sequence, from 0 on, −1 for none.
         classes: what the values 0, 1, … of a label are called; by default by their numbers.
@@ -230,13 +229,7 @@ def own_sequences(
     if known is not None:
         tensors["origins"] = torch.tensor([list(Origin).index(origin) for origin in known.origins(unpadded["tokens"])])
     tensors |= given_labels.padded(labels or {}, unpadded["tokens"])
-    metadata = {"d_vocab": str(d_vocab), "pad": str(-1 if pad is None else pad)}
-    if classes:
-        metadata["classes"] = json.dumps({name: list(named) for name, named in classes.items()})
-    if isinstance(words, Vocabulary) and words.texts is not None:
-        metadata["texts"] = json.dumps(words.texts)
-    if words is not None:
-        metadata["words"] = json.dumps(list(words.words if isinstance(words, Vocabulary) else words))
+    metadata = {"d_vocab": str(d_vocab), "pad": str(-1 if pad is None else pad), **_in_words(words, classes or {})}
     _check(tensors, metadata, "the sequences")
     digest = sha256(json.dumps(metadata, sort_keys=True).encode())
     for name in sorted(tensors):
@@ -244,6 +237,18 @@ def own_sequences(
     place = HELD + digest.hexdigest()[:16]
     _held[place] = (tensors, metadata)
     return Sequences(path=place)
+
+
+def _in_words(words: Sequence[str] | Vocabulary | None, classes: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """What the metadata of a file of sequences say of the words of tokens, and of the classes of labels."""
+    said = {}
+    if classes:
+        said["classes"] = json.dumps({name: list(named) for name, named in classes.items()})
+    if isinstance(words, Vocabulary) and words.texts is not None:
+        said["texts"] = json.dumps(words.texts)
+    if words is not None:
+        said["words"] = json.dumps(list(words.words if isinstance(words, Vocabulary) else words))
+    return said
 
 
 def _rows(name: str, given: Tensor | Sequence[Tensor], pad: int | None) -> list[Tensor]:
