@@ -9,12 +9,12 @@ from workbench.util.child_processes import work
 
 
 def kind_of_job(name: str) -> type[Job]:
-    """A kind of job by the name of its class, and no other is imported."""
-    if name == "FinetuneJob":
+    """A kind of job by the module and name of its class; no other is imported."""
+    if name == "workbench.training.finetune_job:FinetuneJob":
         from workbench.training.finetune_job import FinetuneJob
 
         return FinetuneJob
-    assert name == "RunJob"
+    assert name == "workbench.training.sweeps.jobs:RunJob", name
     from workbench.training.sweeps.jobs import RunJob
 
     return RunJob

@@ -52,7 +52,7 @@ class Workers:
     def start(self, job: Job) -> None:
         output = tempfile.TemporaryFile()  # noqa: SIM115  closed when the attempt has ended
         process = subprocess.Popen(
-            python(__package__, str(job.folder), type(job).__name__),
+            python(__package__, str(job.folder), f"{type(job).__module__}:{type(job).__name__}"),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
