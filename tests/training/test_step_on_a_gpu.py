@@ -21,8 +21,9 @@ from workbench.training import finetune_step as finetune_module
 from workbench.training import optimizer_step as module
 from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
-from workbench.training.finetune import FineTuning, finetune
+from workbench.training.finetune import finetune
 from workbench.training.finetune_config import FinetuneConfig
+from workbench.training.finetune_run import FineTuning
 from workbench.training.finetune_step import FinetuneStep
 from workbench.training.optimizer_step import Step
 from workbench.training.training_run import make_learner
