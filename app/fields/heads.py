@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -76,7 +77,7 @@ def head_scores(look: Look, *, fallen: bool) -> tuple[Measurement | None, Measur
     if without is None:
         return on_edges, None
     shape, known = on_edges.values.shape, _found_of(look.opened)
-    arrays = {
+    arrays: dict[str, Any] = {
         name: None if (values := getattr(without, name)) is None else values.reshape(shape).copy()
         for name in ("values", "low", "high", "n")
     }
