@@ -151,18 +151,13 @@ def measure(
     values = torch.stack(list(by_condition.values()), -1).movedim(3, 0).double().numpy()
     if np.isnan(values[..., 0]).all():
         raise ValueError(f"there is nothing to tell apart: {', '.join(names)} has one value at all these positions")
-    places, units = list(data.where.names), R2 if kind == REGRESSION else "share"
+    points, places = list(data.source.points)[: values.shape[2]], list(data.where.names)
+    units = R2 if kind == REGRESSION else "share"
     measured = Measurement(
         name=kind.replace("_", " ").capitalize() + ("" if kind == REGRESSION else " probe"),
         values=values,
         dims=("example", "label", "point", "place", "condition"),
-        coords={
-            "example": range(len(values)),
-            "label": names,
-            "point": list(data.source.points)[: values.shape[2]],
-            "place": places,
-            "condition": list(by_condition),
-        },
+        coords={"label": names, "point": points, "place": places, "condition": list(by_condition)},
         units=units,
         settings=_settings(data, names, kind, about["positions"]) | settings,
         caption=_caption(units, "sequences"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -118,12 +118,17 @@ def probe(
         models: Any = [runs] if isinstance(runs, str | Path) else runs
         with shown(progress):
             return Answers(ask_text(models, question, text, directions=directions, progress=progress, **options))
-    opened = open_runs(runs)
+    return Answers(_ask_runs(open_runs(runs), question, directions, progress, options))
+
+
+def _ask_runs(
+    opened: Sequence[Run], question: str, directions: str | Path | None, progress: bool, options: Mapping[str, Any]
+) -> Iterator[Answer]:
+    """`probe` for runs: what is asked is checked of all of them before anything is fitted."""
     for run in opened:
-        preset_of(question, run.task(), options.get("positions"))  # a wrong name is said before anything is fitted
+        preset_of(question, run.task(), options.get("positions"))
         if directions is not None:
             check_one(len(opened), preset_of(question, run.task()).names(run.task()), directions)
-    answers = Answers()
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not progress) as bar:
         for run, name in zip(opened, labels(opened), strict=True):
@@ -136,8 +141,7 @@ def probe(
             if directions is not None:
                 _mean_differences(run, answer, options).save(directions)
             bar.update(row, completed=1.0, description=name)
-            answers.append(_renamed(answer, name, options.get("step")))
-    return answers
+            yield _renamed(answer, name, options.get("step"))
 
 
 def _mean_differences(run: Run, answer: Answer, options: Mapping[str, Any]) -> Directions:

@@ -55,10 +55,9 @@ def ask_text(
         label: one of `tasks.text_labels.NAMES`, a column of `text`, or a pattern of these.
         text: a text file in UTF-8, of which the first n sequences are taken; a file of texts with labels
             (`labelled_file`: `.jsonl`, `.csv` or `.tsv`), of which the first n texts are; or the name of a prompt set.
-        length: tokens in a sequence, of labelled texts the most; by default 256, or the model's context if that is
-            shorter.
-        n: sequences: seven in ten fit the probe, three test it; by default 512.
-        positions: where the probe reads; by default everywhere.
+        length: tokens in a sequence, of labelled texts the most; by default 256, or the context if that is shorter.
+        n, positions: sequences, by default 512: seven in ten fit the probe, three test it; and where it reads, by
+            default everywhere.
         directions: of one model and label: a new file for `saved_directions.mean_differences`.
         progress: show Transformers' progress while a model is loaded.
         options: `kind`, `seed`, `seeds` and settings of the kind of probe, as for `probe`.
@@ -66,30 +65,31 @@ def ask_text(
     Raises:
         ValueError: in one line, if a model cannot be loaded, the text is too short, or there is no such label.
     """
-    sources = [str(model) for model in models]
-    check_models(sources)
-    if n is not None and n < 2:
-        raise ValueError(f"a probe needs at least 2 sequences, not n={n}")
-    n_read, labelled = N if n is None else n, is_labelled_file(text)
-    if named(text) is None:  # a file that cannot be read is said before a model is loaded
-        next(iter(read_texts(text, n_read) if labelled else read_parts(Path(text))), None)
+    sources, n = [str(model) for model in models], N if n is None else n
+    _check(sources, text, n)
+    cut = partial(labelled_sequences, label=label) if is_labelled_file(text) else file_sequences
     answers = []
     for source, name in zip(sources, names(sources), strict=True):
         model = load_model(source, progress=progress)
-        if labelled:
-            task = labelled_sequences(model, text, label, length=length, n=n_read)
-        else:
-            task = file_sequences(model, text, length=length, n=n_read)
+        task = cut(model, text, length=length, n=n)
         preset = question(label, task, positions)
         if directions is not None:
             check_one(len(sources), preset.names(task), directions)
-        answer = _answer(label, _measured(model, name, task, preset, **options))
+        answers.append(_answer(label, _measured(model, name, task, preset, **options)))
         if directions is not None:
             seed = options.get("seed", 0)
             source_of = partial(_source, model, name, task, seed)
-            mean_differences(answer, source_of, preset.positions, seed).save(directions)
-        answers.append(answer)
+            mean_differences(answers[-1], source_of, preset.positions, seed).save(directions)
     return answers
+
+
+def _check(sources: Sequence[str], text: str | Path, n: int) -> None:
+    """Raise ValueError for what is wrong with models and text before a model is loaded, which takes long."""
+    check_models(sources)
+    if n < 2:
+        raise ValueError(f"a probe needs at least 2 sequences, not n={n}")
+    if named(text) is None:
+        next(iter(read_texts(text, n) if is_labelled_file(text) else read_parts(Path(text))), None)
 
 
 def _measured(

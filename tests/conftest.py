@@ -15,7 +15,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -47,7 +46,7 @@ def numerics() -> dict[str, Any]:
 @contextmanager
 def plugins_restored() -> Iterator[None]:
     """Plugins may be loaded, or parts registered: all is as it was after this context."""
-    tables = [getattr(import_module(kind.module), kind.table) for kind in plugins.KINDS.values()]
+    tables = [kind.parts for kind in plugins.KINDS.values()]
     with ExitStack() as restored:
         for table in (*tables, plugins._origins, plugins._files, os.environ):
             restored.enter_context(patch.dict(table))

@@ -133,7 +133,7 @@ def _reading(key: tuple[object, ...], _opened: Opened) -> Reading | None:
         masses = attention_graph.measure(seen, ("resolvent",))
     scores = masses.select(matrix="resolvent").mean("example")
     best = (0, 0) if np.isnan(scores.values).all() else attention_graph.best_head(masses)
-    return Reading(replace(scores, name="on the task's edges", units="share of mass"), best)
+    return Reading(scores, best)
 
 
 @st.cache_data(show_spinner="Looking for the head that answers need …", max_entries=64)

@@ -57,7 +57,7 @@ def edges() -> Table:
         comparison = compared(variant)
         taken = rounds(
             {
-                "eap": partial(eap, comparison, by_position=True),
+                "eap": partial(eap, comparison),
                 "theirs": partial(one_by_one, comparison),
                 "ig": partial(eap_ig, comparison),
                 "heads": partial(activation_patching, comparison, "head"),

@@ -165,18 +165,18 @@ def test_a_thumbnail_has_the_tokens_and_the_strong_edges_of_one_head(sorted_one:
 
 def test_every_head_has_a_picture_of_its_pattern_and_its_score(sorted_one: Capture) -> None:
     shares, coords = np.array([[0.25, np.nan], [0.5, 1.0]]), {"layer": range(2), "head": range(2)}
-    scores = Measurement("on the edges", shares, ("layer", "head"), coords, "share")
+    scores = Measurement("Mass on true edges", shares, ("layer", "head"), coords, "share")
     drawing = figures.head_grid(sorted_one, scores=scores, chosen=(1, 0))
     cells = parts(drawing, "data-cell")
     assert [cell.attrib["data-cell"] for cell in cells] == ["0,0", "0,1", "1,0", "1,1"]
     assert [cell.attrib["data-tip"] for cell in cells] == [
-        *("layer 0, head 0: 25% on the edges", "layer 0, head 1"),
-        *("layer 1, head 0: 50% on the edges", "layer 1, head 1: 100% on the edges"),
+        *("layer 0, head 0: 25% on the task's edges", "layer 0, head 1"),
+        *("layer 1, head 0: 50% on the task's edges", "layer 1, head 1: 100% on the task's edges"),
     ]
     assert ["chosen" in cell.attrib["class"] for cell in cells] == [False, False, True, False]
     both = figures.head_grid(sorted_one, scores=scores, fallen=replace(scores, values=1 - shares))
     tips = [cell.attrib["data-tip"] for cell in parts(both, "data-cell")]
-    assert tips[2] == "layer 1, head 0: 50% on the edges; without it 50% of right answers change"
+    assert tips[2] == "layer 1, head 0: 50% on the task's edges; without it 50% of right answers change"
     assert tips[1] == "layer 0, head 1" and "−75%" in both.body and "answers lost without it" in both.subtitle
     pictures = [b64decode(part.attrib["href"].split(",")[1]) for part in parts(drawing, "href")]
     for picture, (layer, head) in zip(pictures, np.ndindex(2, 2), strict=True):
@@ -192,11 +192,11 @@ def test_many_heads_are_small_and_tell_their_numbers_on_hover(sorted_one: Captur
     names = {f"blocks.{layer}.attn.hook_pattern": pattern for layer in range(2)}
     seen = replace(sorted_one, activations={**sorted_one.activations, **names})
     coords = {"layer": range(2), "head": range(n_heads)}
-    scores = Measurement("on the edges", np.full((2, n_heads), 0.25), ("layer", "head"), coords, "share")
+    scores = Measurement("Mass on true edges", np.full((2, n_heads), 0.25), ("layer", "head"), coords, "share")
     drawing = figures.head_grid(seen, scores=scores)
     cells = parts(drawing, "data-cell")
     assert len(cells) == 2 * n_heads and {cell.attrib["width"] for cell in cells} == {str(side)}
-    assert all(cell.attrib["data-tip"].endswith("25% on the edges") for cell in cells)
+    assert all(cell.attrib["data-tip"].endswith("25% on the task's edges") for cell in cells)
     assert (">25%<" in drawing.body) == (side > 24) and ("on hover: share" in drawing.subtitle) == (side == 24)
     assert drawing.width <= 850 or n_heads == 50
 

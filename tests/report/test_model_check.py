@@ -21,8 +21,9 @@ from workbench.interventions import RemoveHead
 from workbench.models import Decoder, DecoderConfig, OwnModel
 from workbench.models.hooked import hook
 from workbench.models.pretrained.model import Pretrained
-from workbench.report import model_check
-from workbench.report.model_check import Check, ModelCheck, check
+from workbench.report import hooked_checks
+from workbench.report.hooked_checks import Check
+from workbench.report.model_check import ModelCheck, check
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
 
@@ -181,7 +182,7 @@ def breaking(kind: type[HookPoint], point: str) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("fault", BROKEN)
 def test_each_check_fails_on_what_is_broken_and_names_it(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, point, expected = BROKEN[fault]
-    monkeypatch.setattr(model_check, "hook", breaking(kind, point))
+    monkeypatch.setattr(hooked_checks, "hook", breaking(kind, point))
     checked = check(decoder())
     failed = {what for what, made in named(checked).items() if made.passed is False}
     assert not checked.passed
@@ -211,7 +212,7 @@ def test_the_command_says_what_the_function_does_and_fails_with_an_exit_code(
     assert read["passed"] is True and len(read["checks"]) == len(checked.checks)
     table = checked.table()
     assert isinstance(table, pd.DataFrame) and list(table["what"]) == [each.what for each in checked.checks]
-    monkeypatch.setattr(model_check, "hook", breaking(Mute, "blocks.1.hook_attn_out"))
+    monkeypatch.setattr(hooked_checks, "hook", breaking(Mute, "blocks.1.hook_attn_out"))
     assert main(["check", str(sorter.path), "--quiet"]) == 1
     said = capsys.readouterr().out
     assert said.startswith("sorter: 3 of ") or "checks FAILED" in said.splitlines()[0]

@@ -76,8 +76,10 @@ def test_a_study_is_asked_of_its_fine_tunings(name: str, tmp_path: Path, capsys:
     pages = write_pages([result], {name: study}, tmp_path / "pages")
     assert "| published |" in next(page for page in pages if page.name == f"{name}.md").read_text()
     if name == "finetuned-multiplication":
-        whole = result.groups["cot"]["whole_answer"]  # of as many answers a seed as are held out, and not of one
-        assert float(whole.high) < 0.2 and "whole_answer before" not in result.groups["cot"]
+        whole = result.groups["cot"]["whole_answer"]
+        assert whole.each.tolist() == [0, 0, 0] and int(whole.n) == 3  # seeds count, not the answers held out
+        assert 0.4 < float(whole.high) < 0.6  # three that fail leave room for a seed that does not
+        assert "whole_answer before" not in result.groups["cot"]
     else:
         ratio = result.groups["chacal"]["perplexity / standard"]
         assert float(result.groups["standard"]["perplexity / standard"].values) == 1 and ratio.each.shape == (3,)

@@ -225,7 +225,11 @@ def test_a_result_of_an_earlier_version_is_judged_anew_from_its_numbers() -> Non
 
 def test_every_number_has_its_seeds_and_its_interval(root: Path) -> None:
     for own in Result.from_dict({**result(root), "made": {}}).groups.values():
-        assert set(own) == {"accuracy", "accuracy over training", "parameters", "overall"}
+        curves = {
+            "accuracy over training",
+            "whole_answer over training",
+        }  # what tells that a run was stopped on the way
+        assert set(own) == {"accuracy", "parameters", "overall", *curves}
         for name, mean in own.items():
             assert mean.each is not None and mean.each.shape == (*mean.values.shape, 3)
             if name == "parameters":  # the same for every seed

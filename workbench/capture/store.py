@@ -91,12 +91,8 @@ class CaptureStore:
         written: list[tuple[int, str]] = []
         with new_folder(folder) as made:
             for number, batch in enumerate(batches):
-                tensors = dict(capture(model, subject, batch, names).activations)
-                if dtype is not None:
-                    tensors = {name: x.to(dtype) if x.is_floating_point() else x for name, x in tensors.items()}
-                tensors |= {name: getattr(batch, name) for name in BATCH}
-                on_cpu = {name: x.contiguous().cpu() for name, x in tensors.items()}
-                save_file(on_cpu, made / f"shard-{number:05d}.safetensors")
+                tensors = _tensors(capture(model, subject, batch, names), dtype)
+                save_file(tensors, made / f"shard-{number:05d}.safetensors")
                 written.append((len(batch), batch.head))
             if not written:
                 raise ValueError("there is nothing to capture: no batch was given")
@@ -160,6 +156,15 @@ class CaptureStore:
             tokens, targets, loss_mask = (read.pop(name) for name in BATCH)
             batch = Batch(tokens, targets, loss_mask, self.index.heads[number])
             yield Capture(read, batch, subject)
+
+
+def _tensors(seen: Capture, dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """What a shard holds, on the CPU: the activations, floating-point ones in this type, and the batch."""
+    tensors = dict(seen.activations)
+    if dtype is not None:
+        tensors = {name: x.to(dtype) if x.is_floating_point() else x for name, x in tensors.items()}
+    tensors |= {name: getattr(seen.batch, name) for name in BATCH}
+    return {name: x.contiguous().cpu() for name, x in tensors.items()}
 
 
 def _padded(parts: list[Tensor]) -> Tensor:

@@ -66,8 +66,7 @@ def overlap_of_halves(
     Args:
         scores, graph: of every edge and pair: dims `edge`, `example`; the model's.
         n: how many edges.
-        generator, splits: draws the halves; how many halvings.
-        choose: chooses n edges by scores.
+        generator, splits, choose: draws the halves; how many halvings; chooses n edges by scores.
 
     Raises ValueError if there are fewer than two pairs, or no scores for each pair.
     """

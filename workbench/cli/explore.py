@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from workbench.cli.options import add_root, check_root
@@ -58,8 +59,8 @@ def explore(
     """Open the explorer in a browser, until Ctrl-C.
 
     Args:
-        model: a model of Hugging Face, its folder or file or its name on the hub, in place of runs.
-        text: of a model: look at pieces of this text, in UTF-8, or at a prompt set.
+        model, text: a model of Hugging Face, its folder or file or its name on the hub, in place of runs; and of it a
+            text, in UTF-8, of which pieces are looked at, or a prompt set.
         root: the folder that holds run folders.
         port, host: of this machine; and further names to answer to, those of a tunnel or proxy.
         headless: do not open a browser.
@@ -70,12 +71,7 @@ def explore(
     root = Path(root)
     if root == Path("runs") and not root.exists():
         root.mkdir()  # empty: the explorer shows the runs that came with the workbench
-    check_root(root)
-    if not 1 <= port <= 65535:
-        raise ValueError(f"a port is a number from 1 to 65535, not {port}")
-    if text is not None and model is None:
-        raise ValueError("--text is of a model of Hugging Face; name the model too")
-
+    _check(model, text, root, port)
     needs("streamlit", "the explorer")
     # Each click is computed in a thread of its own, whose helpers would spin for twice as long as it takes.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -84,21 +80,31 @@ def explore(
     from workbench.util.files import check_utf8
 
     check_utf8(root.resolve(), as_text=True)
-
     sockets = listen(port)  # before the half minute that the libraries may take
     shown = model or root
     print(f"opening {brief(shown)} …", file=sys.stderr, flush=True)
     opened_model = None if model is None else _opened(str(model), text)
 
-    def opened(address: str) -> None:
-        say(f"explorer of {shown}, for you alone: {address}\nCtrl-C ends it")
-        sys.stdout.flush()
-        if not headless:
-            import webbrowser
+    serve(root, sockets, hosts=host, opened=partial(_show, shown, headless), model=opened_model)
 
-            webbrowser.open(address)
 
-    serve(root, sockets, hosts=host, opened=opened, model=opened_model)
+def _check(model: str | Path | None, text: str | Path | None, root: Path, port: int) -> None:
+    """Raise ValueError for what is wrong with what is given, before any library is imported."""
+    check_root(root)
+    if not 1 <= port <= 65535:
+        raise ValueError(f"a port is a number from 1 to 65535, not {port}")
+    if text is not None and model is None:
+        raise ValueError("--text is of a model of Hugging Face; name the model too")
+
+
+def _show(shown: str | Path, headless: bool, address: str) -> None:
+    """Say where the explorer is, once it answers there, and open a browser."""
+    say(f"explorer of {shown}, for you alone: {address}\nCtrl-C ends it")
+    sys.stdout.flush()
+    if not headless:
+        import webbrowser
+
+        webbrowser.open(address)
 
 
 def _opened(model: str, text: str | Path | None) -> tuple[str, str | None]:

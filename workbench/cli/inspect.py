@@ -11,7 +11,14 @@ from workbench.cli.output import announce, say, show
 from workbench.cli.parser import Commands, Parser, add_command
 from workbench.util.memory import keep_freed
 
-RUNS_ALONE = ("timeline", "circuit", "geometry", "conditions")
+MORE = {
+    "timeline": "measure every checkpoint too, and draw it over training",
+    "circuit": "which edges carry the answer, too, on pairs that differ in one thing",
+    "geometry": "RankMe, LiDAR, DiME and InfoNCE of all --n sequences together, too",
+}
+"""What a report has beside the measurements where it is asked for."""
+SHARED = ("out", "n", "seed", "only", "basis", "export", "width")
+RUNS_ALONE = (*MORE, "conditions")
 TEXT_ALONE = ("length", "layers")
 
 
@@ -37,15 +44,8 @@ def add(commands: Commands, name: str) -> None:
         "--export", nargs="+", default=[], metavar="FORMAT", help="each figure as html, svg, png, pdf too"
     )
     parser.add_argument("--width", metavar="WIDTH", help="with --export: column or page, laid out for print")
-    parser.add_argument(
-        "--timeline", action="store_true", help="measure every checkpoint too, and draw it over training"
-    )
-    parser.add_argument(
-        "--circuit", action="store_true", help="which edges carry the answer, too, on pairs that differ in one thing"
-    )
-    parser.add_argument(
-        "--geometry", action="store_true", help="RankMe, LiDAR, DiME and InfoNCE of all --n sequences together, too"
-    )
+    for more, text in MORE.items():
+        parser.add_argument(f"--{more}", action="store_true", help=text)
     parser.add_argument(
         "--conditions",
         nargs="+",
@@ -88,17 +88,8 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.report import inspect
     from workbench.runs.conditions import parse_conditions
 
-    names = (
-        "out",
-        "n",
-        "seed",
-        "only",
-        "basis",
-        "export",
-        "width",
-        *(RUNS_ALONE if options.text is None else TEXT_ALONE),
-    )
-    shared = {name: getattr(options, name) for name in names}
+    alone = RUNS_ALONE if options.text is None else TEXT_ALONE
+    shared = {name: getattr(options, name) for name in (*SHARED, *alone)}
     if options.text is None:
         refuse(options, TEXT_ALONE, "is of models that are measured on a text; give --text FILE too")
         shared["conditions"] = options.conditions and parse_conditions(options.conditions)

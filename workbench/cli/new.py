@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import keyword
 import re
-from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 
@@ -65,7 +64,7 @@ def new(kind: str, name: str, out: str | Path | None = None) -> Path:
         raise ValueError(f"{path} is to be a Python file: give a name that ends in .py")
     check_free(path, file=True)
     where = next(each for each in KINDS.values() if each.words.endswith(kind))
-    if name in getattr(import_module(where.module), where.table):
+    if name in where.parts:
         raise ValueError(f"{where.words} {name!r} exists already; give another name")
     template = (files("workbench.cli.templates") / f"{kind}.py").read_text(encoding="utf-8")
     words = "".join(part.capitalize() for part in name.split("_"))

@@ -75,33 +75,33 @@ def for_paper(
         height: pixels that it should be high; it is higher if what is in it takes more.
 
     Raises:
-        ValueError: if the width is no such word, or not between 1 and 20 inches; or if a path has another ending, or
-            there is no browser to draw the file.
+        ValueError: if the width is none such, or not 1 to 20 inches, the ending another, or no browser draws the file.
     """
-    inches = INCHES.get(width, 0.0) if isinstance(width, str) else float(width)
-    if not 1 <= inches <= 20:
-        raise ValueError(f"a figure's width is {', '.join(INCHES)} or 1 to 20 inches, not {width!r}")
+    made, wide = copy.deepcopy(figure), _pixels(width)
     if path is not None and Path(path).suffix not in (".pdf", ".svg", ".png"):
         raise ValueError(f"a figure for print is written to a .pdf, .svg or .png file, not {str(path)!r}")
-    made = copy.deepcopy(figure)
-    wide = round(inches * PIXELS_PER_INCH)
     plots = plots_of(made)
     tall = min(_on_screen(made, plots), TALLEST * wide)
     head = _head(made, wide) if words else []
     made.update_layout(width=wide, title=None, legend=None, margin=None)
     made.update_layout(PRINT, title_text="<br>".join(head) or None)
     _shrink(made)
-    top = 14 + LINE * len(head) if head else 8.0
     left = max((left_of(plot, tall, wide) for plot in plots if not plot.column), default=0.0)
-    legend = _legend(made, wide - left - right_of(made))
-    if plots:
-        above, body = lay_out(made, plots, (wide, tall), height and height - top - legend)
-    else:
-        above, body = 0.0, tall  # such as a pie
+    top, legend = 14 + LINE * len(head) if head else 8.0, _legend(made, wide - left - right_of(made))
+    room = height and height - top - legend
+    above, body = lay_out(made, plots, (wide, tall), room) if plots else (0.0, tall)  # a pie has none
     made.update_layout(height=round(top + body + legend), margin_t=top + above)
     if path is not None:
         write_pictures([made], [Path(path)], scale=SHARP if Path(path).suffix == ".png" else 1)
     return made
+
+
+def _pixels(width: str | float) -> int:
+    """The pixels of a width. Raises ValueError if it is no such word, or not within 1 to 20 inches."""
+    inches = INCHES.get(width, 0.0) if isinstance(width, str) else float(width)
+    if not 1 <= inches <= 20:
+        raise ValueError(f"a figure's width is {', '.join(INCHES)} or 1 to 20 inches, not {width!r}")
+    return round(inches * PIXELS_PER_INCH)
 
 
 def _head(figure: go.Figure, wide: float) -> list[str]:

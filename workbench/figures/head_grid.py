@@ -20,6 +20,7 @@ SIDES = {8: 68, 32: 42}  # heads, at most -> pixels of a pattern
 TINY = 24  # pixels of a pattern of more heads; these have no room for numbers below them
 WIDE, TITLE, LINE, GAP = 850, 20, 12, 8  # pixels
 EDGE = 6  # pixels left of the pictures, so that what shows that the drawing has the keyboard covers none
+ON_EDGES = "on the task's edges"
 PIXELS = 64  # of a pattern's picture, at most; of a longer input each pixel is the largest weight in its place
 
 
@@ -36,8 +37,8 @@ def head_grid(
     Args:
         seen: with the patterns.
         example: which sequence of the capture.
-        scores: a number from 0 to 1 for each head (dims `layer`, `head`), measured on other sequences; a frame is the
-            stronger the higher it is, and it is written below, of many heads in what is shown on hover.
+        scores: the share of each head's mass on the task's edges (dims `layer`, `head`), measured on other sequences; a
+            frame is the stronger the higher it is, and it is written below, of many heads in what is shown on hover.
         fallen: the share of right answers that change without each head (the same dims), written below that.
         chosen: the head that is marked.
 
@@ -66,7 +67,7 @@ def head_grid(
 
 def _says(scores: Measurement | None, fallen: Measurement | None, where: str) -> str:
     """What the pictures are, and the numbers that are told below them or on hover."""
-    below = [] if scores is None else [f"{scores.units} {scores.name}"]
+    below = [] if scores is None else [f"share of mass {ON_EDGES}"]
     below += [] if fallen is None else ["(−) answers lost without it"]
     says = "rows are queries, columns keys"
     return f"{says}; {where}: {', '.join(below)}, on other sequences" if below else says
@@ -86,7 +87,7 @@ def _head(
     score, tip, parts = None if scores is None else _score(scores, layer, head), f"layer {layer}, head {head}", []
     middle, below = box["x"] + box["width"] / 2, box["y"] + box["height"] + 9
     if scores is not None and score is not None:
-        tip += f": {percent(score)} {scores.name}"
+        tip += f": {percent(score)} {ON_EDGES}"
         parts.append(text(f"{score:.0%}", middle, below, 10, class_="quiet"))
     cost = None if fallen is None else _score(fallen, layer, head)
     if cost is not None:

@@ -34,8 +34,8 @@ def patch_grid(grids: Mapping[str, Measurement], positions: Sequence[str], title
         title: what stands in place of `What each part brings back`.
     """
     shown = {site: grids[site] for site in TITLES if site in grids}
-    n_rows = (len(shown) + 1) // 2
-    n_layers = len(next(iter(shown.values())).coords["layer"])
+    first = next(iter(shown.values()))
+    n_rows, n_layers = (len(shown) + 1) // 2, len(first.coords["layer"])
     each = max(LEAST, ROW * n_layers)
     columns = _column_labels(positions)
     room = 40 + (LINE * 3 if len(columns) <= FEW else LETTER * max(map(len, columns)))  # below a map, for its labels
@@ -50,25 +50,23 @@ def patch_grid(grids: Mapping[str, Measurement], positions: Sequence[str], title
     figure.update_annotations(font={"size": 12})
     for number, grid in enumerate(shown.values()):
         _add_map(figure, grid, positions, columns, 1 + number // 2, 1 + number % 2)
-    first = next(iter(shown.values()))
-    n = len(first.coords["example"]) if "example" in first.dims else int(np.nanmax(np.asarray(first.n)))
-    about = first.settings
-    brings_back = about["direction"] == "denoise"
-    gap = f"share of the gap in {about['metric'].replace('_', ' ')} between the questions of a pair that "
-    gap += "comes back" if brings_back else "is lost"
-    subtitle = f"{about['model']}: {gap}; means over {n} pairs of kind {about['pairs']}"
-    framed(
-        figure,
-        title or f"What each part {'brings back' if brings_back else 'loses'}",
-        subtitle,
-        height=TOP + 30 + tall + room,
-        legend=False,
-    )
+    brings_back = first.settings["direction"] == "denoise"
+    title = title or f"What each part {'brings back' if brings_back else 'loses'}"
+    framed(figure, title, _subtitle(first, brings_back), height=TOP + 30 + tall + room, legend=False)
     figure.update_layout(margin={"t": TOP + 30})
     bar = {"tickformat": ".0%", "thickness": 12, "outlinewidth": 0}
     figure.update_layout(coloraxis={"colorscale": DIVERGING, "cmin": -1, "cmax": 1, "colorbar": bar})
     figure.update_xaxes(showgrid=False)
     return figure.update_yaxes(showgrid=False, title="layer", dtick=max(1, n_layers // 8))
+
+
+def _subtitle(grid: Measurement, brings_back: bool) -> str:
+    """Of which model the share is, of what, and over how many pairs."""
+    n = len(grid.coords["example"]) if "example" in grid.dims else int(np.nanmax(np.asarray(grid.n)))
+    about = grid.settings
+    gap = f"share of the gap in {about['metric'].replace('_', ' ')} between the questions of a pair that "
+    gap += "comes back" if brings_back else "is lost"
+    return f"{about['model']}: {gap}; means over {n} pairs of kind {about['pairs']}"
 
 
 def _column_labels(positions: Sequence[str]) -> list[str]:

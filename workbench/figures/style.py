@@ -49,6 +49,9 @@ def faint(colour: str, opacity: float = 0.15) -> str:
 HEIGHT = 420  # pixels of a figure
 TOP, BOTTOM, LEGEND = 86, 64, 36  # above and below the plot, and more below for a legend
 AXES = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID}
+AT_TOP = {"x": 0.0, "xref": "container", "xanchor": "left", "y": 1.0, "yref": "container", "yanchor": "top"}
+TITLE = {**AT_TOP, "pad": {"t": 16, "l": 4}, "font": {"size": 17}}
+IN_A_ROW = {**AT_TOP, "orientation": "h", "y": 0.0, "yanchor": "bottom"}  # a legend, at the bottom
 SOFT = " <br>"  # between lines that a subtitle has only because it is long
 LONGEST, LINE = 120, 16  # characters in a line of a subtitle, which half a page holds; and how tall it is
 
@@ -77,32 +80,13 @@ def framed(
     lines = [subtitle] if "<" in subtitle else [one.replace("\u00a0", " ") for one in wrap(kept_together, LONGEST)]
     more = LINE * max(0, len(lines) - 1)
     figure.update_layout(
-        title={
-            "text": title,
-            "subtitle": {"text": SOFT.join(lines), "font": {"size": 12}},
-            "x": 0.0,
-            "xref": "container",
-            "xanchor": "left",
-            "y": 1.0,
-            "yref": "container",
-            "yanchor": "top",
-            "pad": {"t": 16, "l": 4},
-            "font": {"size": 17},
-        },
+        title={**TITLE, "text": title, "subtitle": {"text": SOFT.join(lines), "font": {"size": 12}}},
         height=height + more,
         margin={"l": 70, "r": 30, "t": TOP + more, "b": BOTTOM + LEGEND * legend},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         showlegend=legend,
-        legend={
-            "orientation": "h",
-            "xref": "container",
-            "x": 0.0,
-            "xanchor": "left",
-            "yref": "container",
-            "y": 0.0,
-            "yanchor": "bottom",
-        },
+        legend=IN_A_ROW,
         hoverlabel={"namelength": -1},
         meta={"of": of} if of else None,
         overwrite=True,  # in a fifth of the time that plotly takes to look at what was there before

@@ -67,12 +67,11 @@ def geometry(
     """Measure RankMe, LiDAR, DiME and InfoNCE on n held-out sequences, one batch in memory at a time.
 
     Args:
-        run: the run.
+        run, step: the run, and of which checkpoint; by default the end.
         n: how many sequences; they are drawn from the test side of the split, and of few questions come again.
         seed: of the sequences and of the untrained model.
         only: names in `SETS`; by default all.
         settings: those of each instrument that are not the default ones: `{"infonce": {"pairs": 32}}`.
-        step: of which checkpoint; by default the end.
         progress: is told the share that is done.
 
     Raises:
@@ -82,9 +81,8 @@ def geometry(
     subject = Subject.of(model, task, run.name_at(step))
     models = {"": (model, subject), **_untrained(model, subject, generator(seed, UNTRAINED, run.config.seed, 0))}
     asked = {name: lookup(SETS, name, "instrument of many sequences") for name in dict.fromkeys(only or SETS)}
-    result = Geometry(
-        n, {}, {}, {name: reason for name, instrument in asked.items() if (reason := instrument.why_not(subject))}
-    )
+    reasons = {name: instrument.why_not(subject) for name, instrument in asked.items()}
+    result = Geometry(n, {}, {}, {name: reason for name, reason in reasons.items() if reason})
     asked = {name: instrument for name, instrument in asked.items() if name not in result.left_out}
     passes = sum(len(models) + instrument.NEEDS_ANSWERS for instrument in asked.values())
     drawn = _Drawn(task, n, seed, passes, progress)

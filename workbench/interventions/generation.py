@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
@@ -51,22 +51,32 @@ def go_on(
     Raises:
         ValueError: if prompt and new tokens do not fit the context, or as an edit's `hooks`.
     """
-    if not len(prompt) or n_new < 1 or len(prompt) + n_new > model.cfg.n_ctx:
-        raise ValueError(
-            f"a prompt of 1 token or more goes on by 1 or more, within the context of {model.cfg.n_ctx}; not "
-            f"{len(prompt)} tokens by {n_new}"
-        )
-    if not 0 <= temperature < float("inf"):
-        raise ValueError(f"a temperature is 0 or a positive number, not {temperature}")
+    _check(len(prompt), n_new, model.cfg.n_ctx, temperature)
     noise, tokens, steps = generator(seed, "generation"), prompt, list[Step]()
     while len(steps) < n_new and (not steps or steps[-1].token != stop):
         seen = Capture({}, Batch.next_token(tokens[None], 0, len(tokens) - 1), subject)
         hooks = [hook for edit in edits for hook in edit.hooks(model, seen)]
         check_editable(model, [name for name, _ in hooks])
         logits = edited_logits(model, tokens[None], hooks)[0, -1].float().cpu()
-        uniform = torch.rand(len(logits), generator=noise, dtype=torch.float64)
-        scores = logits / temperature - (-uniform.log()).log() if temperature else logits
-        token = int(scores.argmax())
+        token = _drawn(logits, temperature, noise)
         steps.append(Step(token, float(logits.softmax(-1)[token])))
         tokens = torch.cat([tokens, torch.tensor([token], device=tokens.device)])
     return steps
+
+
+def _check(n_prompt: int, n_new: int, n_ctx: int, temperature: float) -> None:
+    """Raise ValueError unless so many tokens can follow a prompt of so many, at such a temperature."""
+    if not n_prompt or n_new < 1 or n_prompt + n_new > n_ctx:
+        raise ValueError(
+            f"a prompt of 1 token or more goes on by 1 or more, within the context of {n_ctx}; not {n_prompt} tokens "
+            f"by {n_new}"
+        )
+    if not 0 <= temperature < float("inf"):
+        raise ValueError(f"a temperature is 0 or a positive number, not {temperature}")
+
+
+def _drawn(logits: Float[Tensor, " token"], temperature: float, noise: torch.Generator) -> int:
+    """The likeliest token at temperature 0; else one drawn by Gumbel noise, of which each call takes as much."""
+    uniform = torch.rand(len(logits), generator=noise, dtype=torch.float64)
+    scores = logits / temperature - (-uniform.log()).log() if temperature else logits
+    return int(scores.argmax())

@@ -77,8 +77,7 @@ class OwnModel(nn.Module):
         self.eval()
         facts.check_numbers(self.module)
         vocabulary = self.token_embedding.weight
-        if not isinstance(self.blocks, nn.ModuleList | nn.Sequential):
-            raise ValueError(f"{parts.blocks} is not a list of blocks, but {type(self.blocks).__name__}")
+        self._check_shapes()
         self.config = OwnModelConfig(
             n_layers=len(self.blocks),
             d_model=vocabulary.shape[1],
@@ -89,11 +88,6 @@ class OwnModel(nn.Module):
             settings=settings or {},
             n_weights=sum(parameter.numel() for parameter in module.parameters()),
         )
-        if self.unembedding.weight.shape != vocabulary.shape:
-            raise ValueError(
-                f"{parts.unembed} is no unembedding of {parts.embed}: its weight is "
-                f"{list(self.unembedding.weight.shape)}, not {list(vocabulary.shape)}"
-            )
         tokens = facts.probe_tokens(len(vocabulary), n_ctx, vocabulary.device)
         with in_one_line(f"{name} cannot be run with hooks"):
             self.facts = seen = check_parts(self.hooked(), self, tokens)
@@ -113,6 +107,16 @@ class OwnModel(nn.Module):
 
         module = build(generator(0, "own model")) if module is None else module
         return cls(module, made.parts, n_ctx, name=kind, settings=settings, build=build)
+
+    def _check_shapes(self) -> None:
+        """Raise ValueError if the blocks are no list, or the unembedding does not fit the embedding."""
+        if not isinstance(self.blocks, nn.ModuleList | nn.Sequential):
+            raise ValueError(f"{self.parts.blocks} is not a list of blocks, but {type(self.blocks).__name__}")
+        embed, unembed = (list(part.weight.shape) for part in (self.token_embedding, self.unembedding))
+        if unembed != embed:
+            raise ValueError(
+                f"{self.parts.unembed} is no unembedding of {self.parts.embed}: its weight is {unembed}, not {embed}"
+            )
 
     def fresh(self, draws: torch.Generator) -> OwnModel:
         """The same model with fresh weights.

@@ -1,4 +1,9 @@
-"""Seq-VCR: a variance-covariance loss that keeps a sequence's representations from collapsing (Seq-VCR, §3.4)."""
+"""Seq-VCR: a variance-covariance loss that keeps a sequence's representations from collapsing (Seq-VCR, §3.4).
+
+The value is exact and costs no more than the smaller Gram matrix, since Σ_jk C_jk² = ‖X_c X_cᵀ‖² / (N−1)² for N
+sequences: beside x and its gradient, at most 4 min(N, d)² numbers per position are in memory. The N×N form, which is
+taken where d > 2N, subtracts the variances from a total, and so uses float64.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +42,12 @@ def seq_vcr(
 
     It is 1/(T d) Σ_t Σ_k [λ1 max(0, 1 − sqrt(C_tkk + η)) + λ2 Σ_{j≠k} C_tkj²].
 
-    The value is exact and costs no more than the smaller Gram matrix, since Σ_jk C_jk² = ‖X_c X_cᵀ‖² / (N−1)² for N
-    sequences: beside x and its gradient, at most 4 min(N, d)² numbers per position are in memory. It is computed in
-    float32 or better, outside autocast. The N×N form, which is taken where d > 2N, subtracts the variances from a
-    total, and so uses float64.
-    First derivatives work, also under `torch.func.grad` and `vmap`; second derivatives raise an error.
+    It is computed in float32 or better, outside autocast. First derivatives work, also under `torch.func.grad` and
+    `vmap`; second derivatives raise an error.
 
     Args:
         x: representations.
-        variance_weight: λ1.
-        covariance_weight: λ2.
+        variance_weight, covariance_weight: λ1, and λ2.
         eta: η, inside the square root.
         over: `"batch"`: a covariance for each position, over the sequences; `"batch+length"`: one over all vectors.
         mask: true where a vector counts; padding should not. Positions with fewer than two vectors are left out of the
@@ -64,11 +65,8 @@ def seq_vcr(
         if over == "batch+length":
             x, mask = x.reshape(-1, 1, x.shape[-1]), None if mask is None else mask.reshape(-1, 1)
         enough = None if mask is None else mask.sum(0) >= 2
-        unseen = enough is not None and (enough.device.type != "cpu" or under_vmap(enough))
-        if not (len(x) >= 2 if enough is None else unseen or bool(enough.any())):
-            raise ValueError(f"seq_vcr needs at least 2 vectors, masked ones aside, at some position: {list(x.shape)}")
-        weights = _Weights(variance_weight, covariance_weight, eta)
-        given = x.transpose(0, 1), None if mask is None else mask.T, weights
+        _check_enough(x, enough)
+        given = x.transpose(0, 1), None if mask is None else mask.T, _Weights(variance_weight, covariance_weight, eta)
         terms = _TransformedTerms.apply(*given)[0] if transformed() else _Terms.apply(*given)
         return terms.mean() if enough is None else (terms * enough).sum() / enough.sum()
 
@@ -82,6 +80,13 @@ def _check_arguments(x: Tensor, eta: float, over: str, mask: Tensor | None) -> N
         raise ValueError(f"seq_vcr needs eta > 0 inside its square root, not {eta}")
     if over not in get_args(Over):
         raise ValueError(f"seq_vcr is over {' or '.join(map(repr, get_args(Over)))}, not {over!r}")
+
+
+def _check_enough(x: Float[Tensor, "batch pos feature"], enough: Bool[Tensor, " pos"] | None) -> None:
+    """Raise ValueError if no position has two vectors; on a device, or under vmap, it is not asked."""
+    unseen = enough is not None and (enough.device.type != "cpu" or under_vmap(enough))
+    if not (len(x) >= 2 if enough is None else unseen or bool(enough.any())):
+        raise ValueError(f"seq_vcr needs at least 2 vectors, masked ones aside, at some position: {list(x.shape)}")
 
 
 class _Weights(NamedTuple):

@@ -160,10 +160,10 @@ def _opened(model: Any, step: int | None) -> tuple[str, Any, Subject, Encode, in
         return name, run.hooked(step), subject, lambda text: torch.tensor(task.vocabulary.encode(text)), None
     if step is not None:
         raise ValueError("step is of a run's checkpoints; leave it out for a model of Hugging Face")
-    from workbench.models.pretrained import Pretrained, load_model
+    from workbench.models.pretrained.loading import loaded
     from workbench.models.pretrained.text_file import TypedText
 
-    opened = model if isinstance(model, Pretrained) else load_model(model, progress=False)
+    opened = loaded(model)
     name, typed = Path(opened.config.module).name, TypedText.of(opened)
     stop = getattr(opened.tokenizer, "eos_token_id", None)
     return name, opened.hooked(), Subject.of(opened, typed, name), opened.prompt, stop

@@ -216,10 +216,10 @@ def _opened(model: Any, text: str | Path | None, n: int, seed: int, step: int | 
         return load_run(model)
     if step is not None:
         raise ValueError("step is of a run's checkpoints; leave it out for a model of Hugging Face")
-    from workbench.models.pretrained import Pretrained, load_model
+    from workbench.models.pretrained.loading import loaded
     from workbench.models.pretrained.text_file import file_sequences
 
-    opened = model if isinstance(model, Pretrained) else load_model(model, progress=False)
+    opened = loaded(model)
     name = Path(opened.config.module).name
     if text is not None:
         return HeldRun.of(opened, file_sequences(opened, text, n=n), name)

@@ -39,10 +39,8 @@ def inspect_text(
     Args:
         models: folders that `save_pretrained` wrote, GGUF files, or names on the hub; all stay in memory.
         text: a text file in UTF-8, of which the first n sequences are taken; or the name of a prompt set.
-        out: where the report goes; by default `default_folder`.
-        length: tokens in a sequence; by default 256, or the model's context if that is shorter.
-        layers: the layers to look at, 0-based; by default all.
-        seed: of the controls, and of the order of the sequences.
+        out, length: where the report goes (by default `default_folder`); tokens in a sequence (256, or the context).
+        layers, seed: to look at, 0-based, by default all; of the controls, and of the order of the sequences.
         only, settings, basis, export, width, progress: as `inspect`.
 
     Raises:
@@ -58,10 +56,14 @@ def inspect_text(
     with only_report(folder, names(sources)):
         inspected = [_one(*one, text, (n, length), basis, options) for one in zip(sources, names(sources), strict=True)]
         check_measured(inspected)
-        size = f"sequences of {len(inspected[0].sample.tokens[0])} tokens" if named(text) is None else "prompts"
-        cut = f"the first {size} of {harmless(text.name)}"
         asked = NOTHING_ASKED._replace(own_bases=own_bases(inspected, basis, n, seed))
-        return write_report(folder, inspected, asked, (export, width), f"{cut}, {n} at most, seed {seed}")
+        return write_report(folder, inspected, asked, (export, width), _how_made(inspected, text, n, seed))
+
+
+def _how_made(inspected: Sequence[Inspected], text: Path, n: int, seed: int) -> str:
+    """Which sequences of a text were measured on."""
+    size = f"sequences of {len(inspected[0].sample.tokens[0])} tokens" if named(text) is None else "prompts"
+    return f"the first {size} of {harmless(text.name)}, {n} at most, seed {seed}"
 
 
 def _one(

@@ -131,13 +131,13 @@ def _of_texts(
     given: Any, pairs: str | Path, drawn_from: str | None, n: int, seed: int, about: Mapping[str, Any]
 ) -> tuple[Comparison, Comparison | None, Words, Answers]:
     """The same of a model of Hugging Face on the pairs of a file, or on n of a prompt set."""
-    from workbench.models.pretrained import Pretrained, load_model
+    from workbench.models.pretrained.loading import loaded
 
     if means_run(given):
         raise ValueError(f"{given} is a run, whose pairs are those of its own task: leave pairs out")
     if drawn_from is None:
         next(read_rows(Path(pairs)), None)  # a file that cannot be read is said before a model is loaded
-    model = given if isinstance(given, Pretrained) else load_model(given, progress=False)
+    model = loaded(given)
     drawn = None if drawn_from is None else prompt_set(drawn_from, model, n=n, seed=seed)
     of_both = read_pairs(pairs, model) if drawn is None else drawn.pairs
     comparison = Comparison(model.hooked(), of_both, name=model.config.module, **about)

@@ -114,45 +114,55 @@ def run_study(
 ) -> Result | None:
     """Train and measure what a study still lacks, and write its result to `ROOT/NAME/SCALE/result.json`.
 
-    What was trained or measured before is kept: after Ctrl-C or a kill, the same call goes on.
+    What was trained or measured before is kept: after Ctrl-C, where it returns None, or a kill, the same call goes on.
 
     Args:
         study: a name in `STUDIES`, the path of a study's file, or a `Study`.
-        root: the folder of all studies.
-        name: of the study's folder; needed for a `Study`.
+        root, name: the folder of all studies, and the name of this one's folder there; needed for a `Study`.
         scale: `small`, for minutes on a CPU; or `paper`, the paper's own configuration.
         seeds: of each group; by default the study's own number.
         workers, ray, progress: as of `workbench.sweep`.
         given: of a study that fine-tunes, at the scale `paper`: a `model`'s folder or name, and a `text`'s file.
 
-    Returns the result; None if training was stopped.
-
     Raises:
         ValueError: if there is no such study or scale, something has to be given, or a setting is wrong.
         RuntimeError: if a run failed.
     """
-    if isinstance(study, Study):
-        if name is None:
-            raise ValueError("a study that is given as an object needs a name for its folder")
-    else:
-        found, study = find_study(study)
-        name = name or found
-    check_name(name, "a study", taken=[REPORT, ZOO, ARCHIVES])
-    if missing := study.missing(scale, given or {}):
-        raise ValueError(f"{name}: {missing}")
-    if unused := next((each for each in given or {} if each not in study.taken(scale)), None):
-        raise ValueError(f"{name} takes no {unused} from elsewhere at scale {scale}; leave it out")
+    name, study = _named(study, name)
     count = study.seeds.get(scale, 1) if seeds is None else seeds
-    check_seeds(count)
-    if ray is None:
-        at_a_time(workers)  # a wrong number is said before anything is made
     own, home = (Path(root) / folder / scale for folder in (name, study.runs_of or name))
-    if name not in STUDIES and isinstance(earlier := read_json(own / RESULT), dict):
-        check_question(own / RESULT, earlier.get("question"), study)  # another study's is not written over
-    result = Engine(name, study, scale, count, own, home, workers, ray, progress, given or {}).run()
+    engine = Engine(name, study, scale, count, own, home, workers, ray, progress, given or {})
+    _check(engine)
+    result = engine.run()
     if result is not None:
         try:
             study.figures(result.groups)
         except ValueError as error:
             raise ValueError(f"the result is in {own / RESULT}, but cannot be drawn: {error}") from None
     return result
+
+
+def _named(study: str | Study, name: str | None) -> tuple[str, Study]:
+    """The name of a study's folder, and the study. Raises ValueError if there is none such, or no name."""
+    if not isinstance(study, Study):
+        found, study = find_study(study)
+        name = name or found
+    if name is None:
+        raise ValueError("a study that is given as an object needs a name for its folder")
+    check_name(name, "a study", taken=[REPORT, ZOO, ARCHIVES])
+    return name, study
+
+
+def _check(engine: Engine) -> None:
+    """Raise ValueError for what is wrong with what is given, before anything is made."""
+    name, study, scale = engine.name, engine.study, engine.scale
+    if missing := study.missing(scale, engine.given):
+        raise ValueError(f"{name}: {missing}")
+    if unused := next((each for each in engine.given if each not in study.taken(scale)), None):
+        raise ValueError(f"{name} takes no {unused} from elsewhere at scale {scale}; leave it out")
+    check_seeds(engine.seeds)
+    if engine.ray is None:
+        at_a_time(engine.workers)
+    file = engine.out / RESULT
+    if name not in STUDIES and isinstance(earlier := read_json(file), dict):
+        check_question(file, earlier.get("question"), study)  # another study's is not written over

@@ -33,9 +33,8 @@ def by_group(
         groups: the means over seeds.
         quantity: what is drawn; groups without it are left out.
         title: of the figure.
-        at: dim -> coordinate, where the quantity has dims.
+        at, only: dim -> coordinate, where the quantity has dims; the groups to draw, by default all.
         published: the paper's figures; those of this quantity at this place are drawn.
-        only: the groups to draw; by default all.
     """
     import plotly.graph_objects as go
 
@@ -49,20 +48,16 @@ def by_group(
         raise ValueError(f"{quantity} has the dims {', '.join(dims)}: say at which coordinates to draw it, in `at`")
     figure = go.Figure()
     for name, mean in shown.items():
-        figure.add_bar(
-            x=[name], y=np.atleast_1d(mean.values), marker={"color": faint(BLUE, 0.55)}, error_y=interval(mean)
-        )
-        figure.data[-1].showlegend = False
-        for trace in dots(mean, [name], BLUE):
-            figure.add_trace(trace)
-    of_paper = {one.group: one.value for one in published if one.quantity == quantity and dict(one.at) == at}
-    if drawn := [name for name in of_paper if name in shown]:
+        bar = {"marker": {"color": faint(BLUE, 0.55)}, "error_y": interval(mean), "showlegend": False}
+        figure.add_bar(x=[name], y=np.atleast_1d(mean.values), **bar)
+        figure.add_traces(dots(mean, [name], BLUE))
+    here = [one for one in published if one.quantity == quantity and dict(one.at) == at and one.group in shown]
+    if drawn := {one.group: one.value for one in here}:
         marks = {"symbol": "line-ew-open", "size": 44, "color": VERMILLION, "line": {"width": 3}}
-        values = [of_paper[name] for name in drawn]
-        figure.add_scatter(x=drawn, y=values, mode="markers", marker=marks, name="as published, at the paper's scale")
+        line = {"mode": "markers", "marker": marks, "name": "as published, at the paper's scale"}
+        figure.add_scatter(x=list(drawn), y=list(drawn.values()), **line)
     framed(figure, title, f"{sample_size(shown)}; whiskers are 95 % intervals", legend=bool(drawn))
-    what = f"{quantity}, {place_in_words(at)}" if at else quantity
-    return _y_axis(figure, next(iter(shown.values())), what)
+    return _y_axis(figure, next(iter(shown.values())), f"{quantity}, {place_in_words(at)}" if at else quantity)
 
 
 def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_title: str, quantity: str) -> Figure:
@@ -84,8 +79,7 @@ def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_t
     for i, (name, line) in enumerate((name, line) for name, line in lines.items() if line):
         colour, own = PALETTE[i % len(PALETTE)], sorted(line)
         for place in own:
-            for trace in dots(line[place], [f"{place:g}"], colour):
-                figure.add_trace(trace)
+            figure.add_traces(dots(line[place], [f"{place:g}"], colour))
         shown[name] = joined = Measurement.stack([line[place] for place in own], x_title, own)
         figure.add_scatter(
             x=[f"{place:g}" for place in own],

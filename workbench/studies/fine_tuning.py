@@ -132,13 +132,12 @@ class FineTunes:
         measured: Quantities = {}
         for name in self.quantities:
             units = UNITS[name]
-            n = done.config.eval_size if units == "share" else None
-            measured[name] = _number(name, ends[AFTER][name], units, about, n)
+            measured[name] = _number(name, ends[AFTER][name], units, about)
             for event, words in WHEN.items() if self.beside is not None else ():  # else no attention is exchanged
-                measured[f"{name} {words}"] = _number(f"{name} {words}", ends[event][name], units, about, n)
+                measured[f"{name} {words}"] = _number(f"{name} {words}", ends[event][name], units, about)
             values = np.array([row[name] for _, row in over], dtype=float)
-            label, counts = f"{name}{OVER_FINE_TUNING}", None if n is None else np.full(len(steps), n)
-            measured[label] = Measurement(label, values, ("step",), {"step": steps}, units, about, n=counts)
+            label = f"{name}{OVER_FINE_TUNING}"
+            measured[label] = Measurement(label, values, ("step",), {"step": steps}, units, about)
         return measured
 
     def _compared(self, groups: dict[str, Quantities]) -> dict[str, Quantities]:
@@ -173,9 +172,8 @@ def tune_all(wanted: Mapping[Path, Mapping[str, Any]], out: Path, **how: Any) ->
     return [Finetuned.of(job.folder) for job in jobs]
 
 
-def _number(name: str, value: float, units: str, about: Mapping[str, Any], n: int | None = None) -> Measurement:
-    counts = None if n is None else np.array(n)
-    return Measurement(name, np.array(float(value)), (), {}, units, dict(about), n=counts)
+def _number(name: str, value: float, units: str, about: Mapping[str, Any]) -> Measurement:
+    return Measurement(name, np.array(float(value)), (), {}, units, dict(about))
 
 
 def make_fresh(folder: Path, shape: Mapping[str, Any], seed: int) -> None:

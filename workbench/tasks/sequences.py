@@ -231,12 +231,17 @@ def own_sequences(
     tensors |= given_labels.padded(labels or {}, unpadded["tokens"])
     metadata = {"d_vocab": str(d_vocab), "pad": str(-1 if pad is None else pad), **_in_words(words, classes or {})}
     _check(tensors, metadata, "the sequences")
+    place = HELD + _digest(tensors, metadata)
+    _held[place] = (tensors, metadata)
+    return Sequences(path=place)
+
+
+def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """What tells sequences in memory from others: the same ones have the same, also in another process."""
     digest = sha256(json.dumps(metadata, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(name.encode() + str(tuple(tensors[name].shape)).encode() + tensors[name].numpy().tobytes())
-    place = HELD + digest.hexdigest()[:16]
-    _held[place] = (tensors, metadata)
-    return Sequences(path=place)
+    return digest.hexdigest()[:16]
 
 
 def _in_words(words: Sequence[str] | Vocabulary | None, classes: Mapping[str, Sequence[str]]) -> dict[str, str]:

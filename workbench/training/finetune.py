@@ -79,14 +79,7 @@ def finetune(
             attention, or `out` is taken; nothing is written then.
         TrainingError: if the loss stops being finite, or the disk is full; what was trained until then is kept.
     """
-    path = Path(out)
-    if isinstance(config, str | Path):
-        config = {"model": str(config), "attention": "chacal"}
-    if settings or not isinstance(config, FinetuneConfig):
-        fields = config.model_dump() if isinstance(config, FinetuneConfig) else config
-        paths = {name: str(value) for name, value in settings.items() if isinstance(value, Path)}
-        config = checked(FinetuneConfig, {**fields, **settings, **paths})
-    config = config.in_full()
+    path, config = Path(out), _config(config, settings)
     if control and not config.is_variant:
         raise ValueError("the control of a variant has standard attention, and so has this: leave control out")
     processes = Processes.started(config.device)
@@ -97,6 +90,17 @@ def finetune(
     train_new(tuning, tuning.show, tuning.problems)
     result = Finetuned.of(path)
     return finetune_control(path, progress=progress) if control and result.finished else result
+
+
+def _config(given: str | Path | FinetuneConfig | Mapping[str, Any], settings: Mapping[str, Any]) -> FinetuneConfig:
+    """The config in full of what `finetune` is given. Raises ValueError if a setting is wrong."""
+    if isinstance(given, str | Path):
+        given = {"model": str(given), "attention": "chacal"}
+    if settings or not isinstance(given, FinetuneConfig):
+        fields = given.model_dump() if isinstance(given, FinetuneConfig) else given
+        paths = {name: str(value) for name, value in settings.items() if isinstance(value, Path)}
+        given = checked(FinetuneConfig, {**fields, **settings, **paths})
+    return given.in_full()
 
 
 @in_one_line()

@@ -48,6 +48,12 @@ class _Kind:
     table: str
     base: str | None = None
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The dict of all parts of this kind, by name."""
+        parts: dict[str, Any] = getattr(import_module(self.module), self.table)
+        return parts
+
 
 # The modules are named, not imported: a plugin of one kind does not import the rooms of the others.
 KINDS: dict[str, _Kind] = {
@@ -269,7 +275,7 @@ def _parts_in(module: ModuleType, path: Path) -> dict[tuple[str, str], Any]:
     parts: dict[tuple[str, str], Any] = {}
     for kind in KINDS:
         table = getattr(module, kind.upper(), {})
-        if table and table is _table(kind):
+        if table and table is KINDS[kind].parts:
             raise ValueError(
                 f"{kind.upper()} of the plugin {path} is the workbench's own dict: make a dict of that name, with "
                 f"the plugin's parts alone, in place of importing it"
@@ -287,7 +293,7 @@ def _parts_in(module: ModuleType, path: Path) -> dict[tuple[str, str], Any]:
 
 def _add(parts: Mapping[tuple[str, str], Any], plugin: Plugin) -> None:
     """Put parts into the dicts that they belong to, all or none."""
-    tables = {kind: _table(kind) for kind, _ in parts}
+    tables = {kind: KINDS[kind].parts for kind, _ in parts}
     for (kind, name), part in parts.items():
         words = KINDS[kind].words
         if name in tables[kind]:
@@ -323,9 +329,4 @@ def _removed(plugin: Plugin | None) -> dict[tuple[str, str], Any]:
     own = [part for part, owner in _origins.items() if owner == plugin]
     for part in own:
         del _origins[part]
-    return {(kind, name): _table(kind).pop(name) for kind, name in own}
-
-
-def _table(kind: str) -> dict[str, Any]:
-    table: dict[str, Any] = getattr(import_module(KINDS[kind].module), KINDS[kind].table)
-    return table
+    return {(kind, name): KINDS[kind].parts.pop(name) for kind, name in own}

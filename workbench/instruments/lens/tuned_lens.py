@@ -6,11 +6,17 @@ the final output an affine reader can tell from a layer, beside the logit lens o
 that the model reads it so; a translator may compute what later layers would, and is fitted to the task's sequences.
 Control: a re-initialised model with a lens of its own; and translators are trained on one side of the task's split and
 measured on the other.
+
+All translators are trained at once, on new sequences at every step, at their scored positions; the lens is the mean of
+the weights over the last half of the steps, which takes the noise of single steps out. Unlike Belrose et al., who train
+on every position with SGD: a task leaves the output at unscored positions to chance; and residuals are whitened first
+(their covariance made the identity), without which the directions of little variance take thousands of steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,21 +64,13 @@ def train_lens(
 ) -> TunedLens:
     """Train a lens, on sequences of the training side of a task's split, until its loss stands still.
 
-    All translators are trained at once, on new sequences at every step, at their scored positions; the lens is the mean
-    of the weights over the last half of the steps, which takes the noise of single steps out. The model is not changed,
-    and the same seed gives the same lens.
-
-    Unlike Belrose et al., who train on every position with SGD: a task leaves the output at unscored positions to
-    chance; and residuals are whitened first (their covariance made the identity), without which the directions of
-    little variance take thousands of steps.
+    The model is not changed, and the same seed gives the same lens.
 
     Args:
-        model: the decoder, not its hooked copy.
-        task: what it was trained on.
+        model, task: the decoder, not its hooked copy; and what it was trained on.
         most_steps: no step after so many, still or not; the settings then say `converged: False`.
         still: the share by which a doubling of the steps may lower a loss that stands still.
-        batch_size, learning_rate: sequences at each step, and Adam's rate on whitened residuals.
-        seed: of the sequences drawn.
+        batch_size, learning_rate, seed: sequences at each step, Adam's rate on whitened residuals; of what is drawn.
         points: hook names of residuals; by default the embedding and those after each attention and MLP, but the last,
             which decodes to the output itself.
 
@@ -84,29 +82,20 @@ def train_lens(
         raise ValueError(f"a lens takes at least 1 step, until a share above 0, not {most_steps} and {still}")
     subject = Subject.of(model, task, "")
     points = tuple(from_embedding(subject)[:-1] if points is None else points)
-    needed = 4 * len(points) * TRIED * task.n_ctx * len(subject.decoder)
-    check_memory(
-        needed, f"a tuned lens of {len(points)} points over {len(subject.decoder):,} tokens (take fewer layers)"
-    )
+    d_vocab = len(subject.decoder)
+    what = f"a tuned lens of {len(points)} points over {d_vocab:,} tokens (take fewer layers)"
+    check_memory(4 * len(points) * TRIED * task.n_ctx * d_vocab, what)
     apart = _scored(model, task, points, TRIED, generator(seed, "tuned lens", "apart"))
-    training, draws = _Training(subject, apart[0], learning_rate), generator(seed, "tuned lens")
-
-    def step() -> None:
-        training.step(*_scored(model, task, points, batch_size, draws))
-
-    settings: dict[str, Any] = {
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "seed": seed,
-        "split": "train",
-    }
-    settings |= _train_until_still(training, step, apart, points, most_steps=most_steps, still=still)
+    training = _Training(subject, apart[0], learning_rate)
+    drawn = partial(_scored, model, task, points, batch_size, generator(seed, "tuned lens"))
+    settings = {"batch_size": batch_size, "learning_rate": learning_rate, "seed": seed, "split": "train"}
+    settings |= _train_until_still(training, drawn, apart, points, most_steps=most_steps, still=still)
     return TunedLens(points, *training.translators(), settings)
 
 
 def _train_until_still(
     training: _Training,
-    step: Callable[[], None],
+    drawn: Callable[[], tuple[Tensor, Tensor]],
     apart: tuple[Tensor, Tensor],
     points: Sequence[str],
     *,
@@ -115,14 +104,15 @@ def _train_until_still(
 ) -> dict[str, Any]:
     """Train in rounds until the loss no longer falls, and return the losses and whether training converged.
 
-    Each round doubles the steps: after 100, 200, 400, … steps the loss is evaluated on the sequences `apart`. Training
-    has converged if the last round lowered the loss at every point by at most the share `still` of it, or by at most
-    0.001 nats: doubling the steps again is then expected to gain no more.
+    Each step is on residuals and logits that are `drawn` anew. Each round doubles the steps: after 100, 200, 400, …
+    steps the loss is evaluated on the sequences `apart`. Training has converged if the last round lowered the loss at
+    every point by at most the share `still` of it, or by at most 0.001 nats: doubling the steps again is then expected
+    to gain no more.
     """
     before, losses, steps, converged = training.loss(*apart), [], 0, False
     while steps < most_steps and not converged:
         for _ in range(min(max(steps, FIRST), most_steps - steps)):
-            step()
+            training.step(*drawn())
             steps += 1
         after = training.end_of_round(*apart)
         losses.append({"step": steps, **dict(zip(points, after.tolist(), strict=True))})

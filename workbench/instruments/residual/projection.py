@@ -283,13 +283,11 @@ def top_tokens(
     subject, words = capture.subject, sequence(capture, example)
     points = needs(subject) if points is None else list(points)
     bases = BASES if bases is None else tuple(bases)
-    smallest = min(len(basis(subject, name)) for name in bases)
-    if not 1 <= top <= smallest:
-        of = "vocabulary" if set(bases) <= {*BASES} else "basis"
-        raise ValueError(f"top must be between 1 and the {of}'s {smallest}, not {top}")
-    cells = [_largest(capture, points, example, top, name, how, final_norm) for name in bases]
+    _check_top(subject, bases, top)
+    cells = torch.stack([_largest(capture, points, example, top, name, how, final_norm) for name in bases])
     shape = (len(bases), len(points), len(words), top)
-    values, ids = torch.stack(cells).view(*shape, 2).unbind(-1)
+    values, ids = cells.view(*shape, 2).unbind(-1)
+    vectors = [names(subject, *each) for each in zip(bases, ids.long().flatten(1), strict=True)]
     return Measurement(
         name="Residual on both bases",
         values=values.numpy(),
@@ -297,13 +295,19 @@ def top_tokens(
         coords={"basis": bases, "point": points, "position": labelled(words), "rank": range(1, top + 1)},
         units=UNITS[how],
         settings={"model": subject.name, "example": example, "how": how, "final_norm": final_norm},
-        labels=np.array([names(subject, *each) for each in zip(bases, ids.long().flatten(1), strict=True)]).reshape(
-            shape
-        ),
+        labels=np.array(vectors).reshape(shape),
         caption="The tokens whose embedding row (encoder) or unembedding column (decoder) has the largest "
         f"{UNITS[how]} with the residual{AS_READ if final_norm else ''}. A large one does not show that the model uses "
         "the token.",
     )
+
+
+def _check_top(subject: Subject, bases: Sequence[str], top: int) -> None:
+    """Raise ValueError unless each of these bases has so many vectors."""
+    smallest = min(len(basis(subject, name)) for name in bases)
+    if not 1 <= top <= smallest:
+        of = "vocabulary" if set(bases) <= {*BASES} else "basis"
+        raise ValueError(f"top must be between 1 and the {of}'s {smallest}, not {top}")
 
 
 def _largest(

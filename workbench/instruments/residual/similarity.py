@@ -79,29 +79,21 @@ def measure(
 
     Args:
         one: activations `[batch, pos, d]` of the points; several captures of one model are taken together.
-        other: another model's, or another checkpoint's, on the same batches; by default the same captures, so that the
-            model's own layers are compared.
-        debiased: as for `cka`.
-        shuffled: the null: the tokens of the other are shuffled first (always by the same seed).
+        other: another model's or checkpoint's on the same batches; by default the same, to compare a model's layers.
+        debiased, shuffled: as for `cka`; the null: the tokens of the other are shuffled first (always by one seed).
         positions: `"all"`, `"input"`, `"output"` or a slice `(start, stop)`, as for `entropy.measure`.
         points: hook names, by default embedding and residuals, which both models must have captured.
 
     Raises:
         ValueError: if the captures are of different tokens, there are fewer than four, or a point was not captured.
     """
-    sides = [[side] if isinstance(side, Capture) else list(side) for side in (one, one if other is None else other)]
-    tokens = [[seen.batch.tokens.cpu() for seen in side] for side in sides]
-    if len(tokens[0]) != len(tokens[1]) or not all(map(torch.equal, *tokens)):
-        raise ValueError("similarity compares two models on the same batch; these captures are of different tokens")
+    sides = _sides(one, one if other is None else other)
     subjects = [side[0].subject for side in sides]
     mine, others = (from_embedding(subject) if points is None else list(points) for subject in subjects)
-    rows, columns = (
-        [torch.cat([_tokens(seen, name, positions) for seen in side]) for name in names]
-        for side, names in zip(sides, (mine, others), strict=True)
-    )
+    rows = [_tokens(sides[0], point, positions) for point in mine]
+    columns = [_tokens(sides[1], point, positions) for point in others]
     if shuffled:
-        order = torch.randperm(len(columns[0]), generator=generator(0, "similarity"))
-        columns = [y[order.to(y.device)] for y in columns]
+        columns = _shuffled(columns)
     values = torch.tensor([[cka(x, y, debiased=debiased) for y in columns] for x in rows], dtype=torch.float64)
     which = {"model": subjects[0].name, "other": subjects[1].name}
     return Measurement(
@@ -116,10 +108,28 @@ def measure(
     )
 
 
-def _tokens(capture: Capture, point: str, positions: Positions) -> Float[Tensor, "n d"]:
-    """The activations of all real tokens in the range, one row each."""
-    bounds, n_pos = spans(capture, positions), capture.batch.tokens.shape[1]
-    at = torch.arange(n_pos)
-    inside = (at >= bounds[:, :1]) & (at < bounds[:, 1:])
-    flat = rearrange(capture[point][:, :n_pos], "batch pos d -> (batch pos) d")
-    return flat[inside.flatten().to(flat.device)]
+def _shuffled(points: Sequence[Float[Tensor, "n d"]]) -> list[Float[Tensor, "n d"]]:
+    """The same rows of every point in one other order."""
+    order = torch.randperm(len(points[0]), generator=generator(0, "similarity"))
+    return [rows[order.to(rows.device)] for rows in points]
+
+
+def _sides(*sides: Capture | Sequence[Capture]) -> list[list[Capture]]:
+    """The captures of either side. Raises ValueError if they are of different tokens."""
+    captures = [[side] if isinstance(side, Capture) else list(side) for side in sides]
+    tokens = [[capture.batch.tokens.cpu() for capture in side] for side in captures]
+    if len(tokens[0]) != len(tokens[1]) or not all(map(torch.equal, *tokens)):
+        raise ValueError("similarity compares two models on the same batch; these captures are of different tokens")
+    return captures
+
+
+def _tokens(captures: Sequence[Capture], point: str, positions: Positions) -> Float[Tensor, "n d"]:
+    """The activations of all real tokens in the range, one row each, of all captures."""
+    rows = []
+    for capture in captures:
+        bounds, n_pos = spans(capture, positions), capture.batch.tokens.shape[1]
+        at = torch.arange(n_pos)
+        inside = (at >= bounds[:, :1]) & (at < bounds[:, 1:])
+        flat = rearrange(capture[point][:, :n_pos], "batch pos d -> (batch pos) d")
+        rows.append(flat[inside.flatten().to(flat.device)])
+    return torch.cat(rows)

@@ -58,8 +58,8 @@ def trajectory(
     every = _every_token(capture, example, position, points, how, final_norm)
     roles = _roles(capture, example, position)
     ids = list(dict.fromkeys([*roles.values(), *_on_top(every)] if tokens is None else map(int, tokens)))
-    if unknown := [token for token in ids if not 0 <= token < len(subject.encoder)]:
-        raise ValueError(f"there is no token {unknown[0]}; the vocabulary has 0..{len(subject.encoder) - 1}")
+    if unknown := [token for token in ids if not 0 <= token < every.shape[-1]]:
+        raise ValueError(f"there is no token {unknown[0]}; the vocabulary has 0..{every.shape[-1] - 1}")
     role_words = dict(zip(roles, subject.task.words(torch.tensor(list(roles.values()))), strict=True))
     place: dict[str, Any] = {"example": example, "position": position, "input": words, "roles": role_words}
     return Measurement(

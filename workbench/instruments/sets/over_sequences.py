@@ -119,13 +119,10 @@ def over_sequences(
 ) -> dict[str, S]:
     """One stream for every residual point, which has seen one vector of every sequence.
 
-    In memory are one batch, one activation of it, and what the streams keep.
-
     Args:
         make: a fresh stream.
-        model: the decoder, which is fastest, or its hooked copy.
-        subject: the model's facts.
-        batches: the sequences; an iterator is drawn from one batch at a time.
+        model, subject: the decoder, which is fastest, or its hooked copy; and its facts.
+        batches: the sequences. In memory are one batch, one activation of it, and what the streams keep.
         points: hook names, by default the embedding and the residuals.
         at: which answer's vector; see `_answer_positions`.
         shuffled: the null: each vector has the answer of the sequence before it, and the first one is left out.

@@ -77,6 +77,11 @@ def load_model(
     return model
 
 
+def loaded(model: Pretrained | str | Path) -> Pretrained:
+    """A model as it is where it is loaded already; else as `load_model` loads it, without a progress bar."""
+    return model if isinstance(model, Pretrained) else load_model(model, progress=False)
+
+
 @dataclass(frozen=True)
 class Loaded:
     """A causal language model of Transformers with the attention it was saved with, and its tokenizer."""

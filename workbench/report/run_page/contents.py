@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -72,9 +72,7 @@ class Contents:
     def _reads(self) -> Measurement | None:
         """The mass of each head on the task's edges."""
         result = self.inspected.results.get("gold_mass")
-        if result is None or not result.of_every_head:
-            return None
-        return replace(result.mean, name="on the task's edges", units="share of mass")
+        return result.mean if result is not None and result.of_every_head else None
 
     @cached_property
     def steps(self) -> list[int]:

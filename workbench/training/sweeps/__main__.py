@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 
+from workbench.training.sweeps.job import Job
 from workbench.util.child_processes import work
 
+
+def kind_of_job(name: str) -> type[Job]:
+    """A kind of job by the module and name of its class; no other is imported."""
+    if name == "workbench.training.finetune_job:FinetuneJob":
+        from workbench.training.finetune_job import FinetuneJob
+
+        return FinetuneJob
+    assert name == "workbench.training.sweeps.jobs:RunJob", name
+    from workbench.training.sweeps.jobs import RunJob
+
+    return RunJob
+
+
 if __name__ == "__main__":
-    module, _, kind = sys.argv[2].partition(":")
-    work(getattr(import_module(module), kind).work)
+    work(kind_of_job(sys.argv[2]).work)

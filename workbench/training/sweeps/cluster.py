@@ -129,8 +129,7 @@ def _attempt_elsewhere(
     """Make one attempt on a node of the cluster, in a temporary folder.
 
     Args:
-        kind: of job.
-        config: the job's config, as JSON.
+        kind, config: of job; and the job's config, as JSON.
         home: the path of the job's folder on the driver's machine, for error messages.
         files: the files of the folder so far.
         plugins: the text of each plugin's file, by its name.
