@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,12 +95,9 @@ def uninformed_models(
     return [Model.of(made, selection, given=hooked) for hooked, made in zip(hook_alike(models), subjects, strict=True)]
 
 
-def uninformed_one_by_one(
-    kind: str, model: AnyModel, subject: Subject, n: int, seeds: tuple[int, int]
-) -> Iterator[Model]:
-    """As `uninformed_models`, without a head in focus: each is made when it is asked for, so that one is in memory."""
-    for draw in range(n):
-        yield Model(Subject.of(_made(kind, model, draw, seeds), subject.task, f"{subject.name}, {kind}"), None)
+def uninformed_model(kind: str, model: AnyModel, subject: Subject, draw: int, seeds: tuple[int, int]) -> Model:
+    """One of `uninformed_models` by its number, without a head in focus: for large models, one at a time."""
+    return Model(Subject.of(_made(kind, model, draw, seeds), subject.task, f"{subject.name}, {kind}"), None)
 
 
 def _made(kind: str, model: AnyModel, draw: int, seeds: tuple[int, int]) -> AnyModel:

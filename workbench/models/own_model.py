@@ -114,6 +114,11 @@ class OwnModel(nn.Module):
         module = build(generator(0, "own model")) if module is None else module
         return cls(module, made.parts, n_ctx, name=kind, settings=settings, build=build)
 
+    @property
+    def can_be_fresh(self) -> bool:
+        """Whether something builds it with fresh weights."""
+        return self.build is not None
+
     def fresh(self, draws: torch.Generator) -> OwnModel:
         """The same model with fresh weights.
 

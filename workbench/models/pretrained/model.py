@@ -71,6 +71,8 @@ class Pretrained(BridgedModel):
         """What each layer does with its pattern."""
         return tuple(SeenPattern() if layer.name == "standard" else layer for layer in self._attention)
 
+    can_be_fresh = True  # see `fresh`
+
     def fresh(self, draws: torch.Generator) -> Pretrained:
         """The same model as its class of Transformers makes it for training, drawn from this generator.
 
