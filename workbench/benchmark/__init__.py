@@ -1,1 +1,7 @@
-"""Subjects whose truth is written down (`benchmark.subjects`), for methods that look for it."""
+"""A benchmark of methods: subjects whose truth is written down, methods that look for it, and what they are worth.
+
+subjects/       models whose mechanism is written into their weights
+questions.py    what is asked of a subject, and what is right
+methods/        who answers
+scoring.py      what an answer is worth
+"""

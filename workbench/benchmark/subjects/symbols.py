@@ -25,14 +25,15 @@ class Symbols(Task):
 
     q=5, length=4: `3 0 4 1 =` asks for 3 (`first`) or 0 (`minimum`); with q=2, `1 0 0 1 =` asks for 1 (`differ`).
     Labels, at `=`: `first` and `second` (the symbols at `places`), `minimum` (the smallest), `differ` (whether first
-    and second do), `asked` (the answer). Gold edge: `=` reads the symbols that decide the answer.
+    and second do), `asked` (the answer), `sum` (of all, modulo q, of which no few of them tell anything). Gold edge:
+    `=` reads the symbols that decide the answer.
     """
 
     name: ClassVar[str] = "symbols"
     summary: ClassVar[str] = "a few symbols; say the one at a place, the smallest, or whether two differ"
     group: ClassVar[str] = "asked"
     unit: ClassVar[Literal["sequence"]] = "sequence"
-    token_labels: ClassVar[tuple[str, ...]] = ("first", "second", "minimum", "asked")
+    token_labels: ClassVar[tuple[str, ...]] = ("first", "second", "minimum", "asked", "sum")
 
     q: int = Field(5, ge=2, le=64, description="alphabet size")
     length: int = Field(8, ge=2, le=64, description="symbols in a sequence")
@@ -79,6 +80,7 @@ class Symbols(Task):
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         first, second = (tokens[:, place] for place in self.places)
         of = {"first": first, "second": second, "minimum": tokens.amin(-1), "differ": (first != second).long()}
+        of["sum"] = torch.where(tokens < self.q, tokens, 0).sum(-1) % self.q
         labels = {
             name: torch.where(tokens == self.q, value[:, None], -1)
             for name, value in {**of, "asked": of[self.asks]}.items()
