@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from workbench.benchmark.methods import METHODS
 from workbench.benchmark.questions import Asks, Posed, posed
 from workbench.benchmark.scoring import score
+from workbench.testing.methods import CHECKS
 
 QUICK = [name for name in METHODS if name not in ("causal_test", "das")]
 
@@ -23,20 +26,10 @@ def scored(method: str, part: Posed) -> dict[str, float]:
     return score(part, answer, METHODS[method])
 
 
+@pytest.mark.parametrize("check", CHECKS, ids=lambda one: one.__name__)
 @pytest.mark.parametrize("method", QUICK)
-def test_a_method_answers_one_kind_of_question_or_more_and_the_same_twice(method: str) -> None:
-    """On a subject with every kind of question, and on one that knows nothing."""
-    answered = 0
-    for null in ("", "re-initialised"):
-        for part in posed("clipping_mlp", 1, null):
-            answer, again = (METHODS[method](part.question) for _ in range(2))
-            if answer is None:
-                assert again is None
-                continue
-            assert again is not None and answer.calls == again.calls and answer.scores == again.scores
-            score(part, answer, METHODS[method])
-            answered += 1
-    assert answered and METHODS[method].__doc__
+def test_a_method_keeps_its_contract(method: str, check: Callable[[str], None]) -> None:
+    check(method)
 
 
 @pytest.mark.parametrize("name", ["either_head", "shared_out", "late"])

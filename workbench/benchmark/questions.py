@@ -25,6 +25,7 @@ from workbench.util.seeds import generator
 
 PAIRS = 32  # that a method gets
 TRUE_PAIRS = 512  # from which the true effects are: their error is a quarter of that of a mean over `PAIRS`
+TESTED = 64  # of these, on which circuits are run
 INTERCHANGES = 400  # sequences drawn to find a variable on, and as many others to test it on
 NOTHING = "sum"  # a label that no subject holds anywhere
 START = "blocks.0.hook_resid_pre"  # where every position holds its own token and place alone
@@ -115,36 +116,54 @@ class Posed:
     null: str = ""
 
 
+def check_seed(seed: int) -> None:
+    """Raise ValueError unless subjects can be drawn from a seed."""
+    if not 0 <= seed < 2**48:
+        raise ValueError("a seed is a whole number from 0 to 2^48")
+
+
 def posed(name: str, seed: int, null: str = "") -> list[Posed]:
-    """All questions that can be asked of a subject.
+    """All questions that can be asked of a subject, with all by which answers are scored.
 
     Args:
         name, seed: as for `subjects.make`.
         null: one of `NULLS`, or empty for the subject itself.
     """
-    if not null:
-        return list(_of_subject(name, seed))
+    return plain(name, seed, null) if null else list(_whole(name, seed))
+
+
+def plain(name: str, seed: int, null: str = "") -> list[Posed]:
+    """The questions about edges, nodes and labels with what is true, and nothing that takes long; as `posed`."""
     planted = make(name, seed)
-    model = lookup(NULLS, null, "null")(planted.decoder, generator(seed, "null", null))
-    nothing = replace(planted, decoder=cast(Decoder, model))
-    parts = [*_on_pairs(nothing, seed), *_of_labels(nothing)]
-    asked = [part for part in parts if part.question.asks not in (Asks.DECODABLE, Asks.WHERE)]
-    return [replace(part, true=frozenset(), carrying=frozenset(), null=null) for part in asked]
+    if null:
+        model = lookup(NULLS, null, "null")(planted.decoder, generator(seed, "null", null))
+        planted = replace(planted, decoder=cast(Decoder, model))
+    parts = [*_on_pairs(planted, seed), *_of_labels(planted)]
+    if not null:
+        return parts
+    asked = [part for part in parts if part.question.asks is not Asks.DECODABLE]  # of which nothing is known here
+    return [replace(part, true=frozenset(), null=null) for part in asked]
 
 
 @lru_cache(maxsize=16)
-def _of_subject(name: str, seed: int) -> tuple[Posed, ...]:
-    planted = make(name, seed)
+def _whole(name: str, seed: int) -> tuple[Posed, ...]:
     exact = make(name, seed, torch.float64)
     pairs = exact.task().minimal_pairs(TRUE_PAIRS, generator(seed, "true effects"))
     comparison = Comparison(exact.hooked(), pairs)
-    of_edges = _effects(path_patching(comparison), "edge")
+    effects = {Asks.EDGES: _effects(path_patching(comparison), "edge"), Asks.NODES: true_node_effects(comparison)}
     carrying = frozenset(carry(exact, comparison.of(pairs[:PAIRS])))
-    parts = []
-    for part in _on_pairs(planted, seed):
-        effects = of_edges if part.question.asks is Asks.EDGES else true_node_effects(comparison)
-        parts.append(replace(part, effects=effects, carrying=carrying, comparison=part.question.pairs.of(pairs[:64])))
-    return (*parts, *_of_labels(planted), *_where(planted, seed))
+    parts = [
+        replace(
+            part,
+            effects=effects[part.question.asks],
+            carrying=carrying,
+            comparison=part.question.pairs.of(pairs[:TESTED]),
+        )
+        if part.question.asks in effects
+        else part
+        for part in plain(name, seed)
+    ]
+    return (*parts, *_where(make(name, seed), seed))
 
 
 def _hidden(planted: Planted) -> int:
