@@ -44,8 +44,10 @@ def test_calls_and_intervals_are_counted_as_one_counts_them() -> None:
     assert found == {"power": 0.5, "false_alarms": 0.5, "silent": 0.25}
     nothing_true = calls({}, NAMES, frozenset())
     assert isnan(nothing_true["power"]) and (nothing_true["false_alarms"], nothing_true["silent"]) == (0.0, 1.0)
-    held = covered({"a": (0.0, 1.0), "b": (1.5, 2.5), "c": (-1.0, 0.0)}, {"a": 0.5, "b": 1.0, "c": 0.0, "d": 4.0})
+    effects = {"a": 0.5, "b": 1.0, "c": 0.0, "d": 4.0, "e": 0.0}
+    held = covered({"a": (0.0, 1.0), "b": (1.5, 2.5), "c": (-1.0, 0.0), "e": (-1e-9, 1e-9)}, effects)
     assert held == {"coverage": pytest.approx(2 / 3), "width": 0.25}
+    assert covered({"e": (0.0, 0.0)}, effects) == {}
 
 
 @pytest.mark.parametrize("name", SUBJECTS)

@@ -20,6 +20,7 @@ from workbench.circuits.rewired import rewired_logits, writes
 from workbench.measurement import Measurement
 from workbench.measurement.controls.untrained import shuffled, untrained
 from workbench.models import Decoder
+from workbench.tasks.labels import label_names
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 
@@ -239,7 +240,8 @@ def _of_labels(planted: Planted) -> Iterator[Posed]:
     """At which points each label is held, and used; left out is where this is not known."""
     run, points = blind(planted), points_of(planted)
     held = planted.truth.labels
-    for label in dict.fromkeys([*(each.label for each in held), *([NOTHING] if held else [])]):
+    names = [*(each.label for each in held), *(name for name in label_names(planted.task()) if name == NOTHING)]
+    for label in dict.fromkeys(names if held else ()):
         local = any(each.local for each in held if each.label == label)
         by_point: dict[str, list[Label]] = {point: [] for point in points}
         for each in held:

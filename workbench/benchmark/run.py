@@ -41,7 +41,7 @@ class Suite:
 SUITES = {
     "quick": Suite(
         ("random", "eap", "path_patching", "activation_patching", "probe", "causal_test"),
-        ("shared_out", "either_head", "exclusive_or", "late", "idle_minimum", "turned_token"),
+        ("shared_out", "either_head", "induction", "exclusive_or", "idle_minimum", "turned_token"),
         3,
     ),
     "full": Suite((), (), PER_SUITE),  # all that there are

@@ -48,7 +48,11 @@ def _ranking(asks: Asks, what: str) -> dict[str, Score]:
         ),
         f"{asks}_tied": Score(asks, "tied", f"The share of true {what}s that tie with one that is not.", None, 0),
         f"{asks}_coverage": Score(
-            asks, "coverage", "How many of the method's own 95% intervals hold the true effect.", None, 0.95
+            asks,
+            "coverage",
+            "The share of the method's own 95% intervals that hold the true effect, where there is one or it says so.",
+            None,
+            0.95,
         ),
         f"{asks}_width": Score(
             asks, "width", "The median width of these intervals, by the largest true effect.", None, 0
@@ -197,12 +201,19 @@ def calls(given: Mapping[str, bool], names: Sequence[str], true: frozenset[str])
 def covered(intervals: Mapping[str, tuple[float, float]], effects: Mapping[str, float]) -> Values:
     """The share of intervals that hold the true effect, and their median width by the largest true effect.
 
-    What differs from an end by rounding alone is within.
+    What differs by rounding alone is equal. Left out is what has no effect and is said to have none: that is easy.
     """
     largest = max(map(abs, effects.values())) or 1.0
     slack = LEVEL * largest
-    held = [low - slack <= effects[name] <= high + slack for name, (low, high) in intervals.items()]
-    widths = [(high - low) / largest for low, high in intervals.values()]
+    known = [
+        (low, effects[name], high)
+        for name, (low, high) in intervals.items()
+        if max(abs(low), abs(high), abs(effects[name])) > slack
+    ]
+    if not known:
+        return {}
+    held = [low - slack <= effect <= high + slack for low, effect, high in known]
+    widths = [(high - low) / largest for low, _, high in known]
     return {"coverage": float(np.mean(held)), "width": float(np.median(widths))}
 
 

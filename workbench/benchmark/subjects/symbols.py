@@ -145,7 +145,7 @@ class _Building:
         return Planted(name, self.write.model, self.task, truth, self.seed)
 
 
-def _task(seed: int | None, **settings: Any) -> Symbols:
+def symbols_task(seed: int | None, **settings: Any) -> Symbols:
     """A task whose places are drawn."""
     task = Symbols(**settings)
     first, second = in_order(task.length, seed, "places")[:2]
@@ -162,7 +162,7 @@ def exclusive_or(seed: int | None) -> Planted:
 
     Before the MLP either bit can be read off along a direction, and whether they differ along none.
     """
-    make = _Building(_task(seed, q=2, length=16, asks="differ"), seed, rooms=3, d_mlp=4)
+    make = _Building(symbols_task(seed, q=2, length=16, asks="differ"), seed, rooms=3, d_mlp=4)
     first, second, out = make.rooms
     heads = in_order(2, seed)
     for which, head in enumerate(heads):
@@ -184,7 +184,7 @@ def late(seed: int | None) -> Planted:
 
     It is decoded from layer 0 on, and used from layer 1 on.
     """
-    make = _Building(_task(seed, q=2, length=16), seed, rooms=2, n_layers=2)
+    make = _Building(symbols_task(seed, q=2, length=16), seed, rooms=2, n_layers=2)
     early, says = in_order(2, seed)
     make.carry(0, early, make.rooms[0])
     make.carry(1, says, make.out)
@@ -200,7 +200,7 @@ def permuted_code(seed: int | None) -> Planted:
 
     A logit lens before the MLP is sure of a wrong symbol. A probe reads the right one there.
     """
-    task = _task(seed)
+    task = symbols_task(seed)
     make = _Building(task, seed, rooms=1, d_mlp=task.q)
     # A cycle through all symbols in a drawn order: none stands for itself.
     around = torch.tensor(in_order(task.q, seed, "code"))
@@ -218,7 +218,7 @@ def permuted_code(seed: int | None) -> Planted:
 
 def clipping_mlp(seed: int | None) -> Planted:
     """A head says the symbol with twice the logit that comes out: the MLP clips it to 1, against the answer."""
-    task = _task(seed)
+    task = symbols_task(seed)
     make = _Building(task, seed, rooms=1, d_mlp=task.q)
     head = in_order(2, seed)[0]
     make.carry(0, head, 2 * make.out)
@@ -235,7 +235,7 @@ def inhibition_head(seed: int | None) -> Planted:
 
     Such are the negative name movers of GPT-2 (Wang and others 2022, arXiv 2211.00593).
     """
-    make = _Building(_task(seed), seed, rooms=1)
+    make = _Building(symbols_task(seed), seed, rooms=1)
     says, against = in_order(2, seed)
     make.carry(0, says, make.out)
     make.carry(0, against, -AGAINST * make.out)
@@ -250,7 +250,7 @@ def either_head(seed: int | None) -> Planted:
 
     A symbol's logit is 1 − relu(1 − what was brought of it), so that without one head not even the logits are others.
     """
-    task = _task(seed)
+    task = symbols_task(seed)
     make = _Building(task, seed, rooms=2, d_mlp=task.q + 1)
     for head in (0, 1):
         make.carry(0, head, make.rooms[0])
@@ -267,7 +267,7 @@ def either_head(seed: int | None) -> Planted:
 
 def idle_minimum(seed: int | None) -> Planted:
     """The smallest symbol is held at `=`, and no answer needs it: what is asked for is the symbol at a place."""
-    make = _Building(_task(seed), seed, rooms=2)
+    make = _Building(symbols_task(seed), seed, rooms=2)
     idle, says = in_order(2, seed)
     make.carry(0, idle, make.rooms[0], "minimum")
     make.carry(0, says, make.out)
