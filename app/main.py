@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
@@ -25,15 +25,19 @@ def main() -> None:
     with url.errors_alone():
         state.scan()
         runs = {run.name: run for run in state.runs()}
+    shown = {name: _shown(page, runs) for name, page in PAGES.items()}
     menu = [
-        st.Page(page.path, title=page.title, url_path=name, default=name == first, visibility=_shown(page, runs))
+        st.Page(page.path, title=page.title, url_path=name, default=name == first, visibility=shown[name])
         for name, page in PAGES.items()
     ]
     st.html(STYLE)
     script = st.navigation(menu, position="top")
     name = script.url_path or first  # the default page's path is empty
-    st.html(f'<h1 class="heard">workbench</h1><h2 class="heard">{PAGES[name].title}</h2>')  # for who hears the page
-    st.set_page_config(f"{PAGES[name].title} · workbench")
+    page = PAGES[name]
+    groups = _groups([name for name in PAGES if shown[name] == "visible"])
+    st.html(f'<style>{groups}</style><h1 class="heard">workbench</h1>')  # the first is for who hears the page
+    st.html(f'<h2 class="page">{page.title} <span>{page.says}</span></h2>')
+    st.set_page_config(f"{page.title} · workbench")
     began = perf_counter()
     with url.of_page(name):
         state.on_page().clear()
@@ -65,6 +69,14 @@ def _shown(page: Page, runs: Mapping[str, Run]) -> Literal["visible", "hidden"]:
         return "visible"
     standard = all(layer["variant"] == "standard" for layer in run.config.model.attention)
     return "hidden" if not page.of_models or (page.of_variants and standard) else "visible"
+
+
+def _groups(names: Iterable[str]) -> str:
+    """The style that writes the name of each group of pages above the first of them in the menu."""
+    first = {PAGES[name].group: name for name in reversed(list(names))}
+    address = {name: "" if name == next(iter(PAGES)) else name for name in first.values()}
+    rule = '[data-testid="stTopNavLinkContainer"]:has(> a[href$="/{}"])::before {{ content: "{}"; }}'
+    return "\n".join(rule.format(address[name], group) for group, name in first.items())
 
 
 def no_runs() -> None:

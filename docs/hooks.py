@@ -1,7 +1,7 @@
 """Makes pages of the site from the source while it is built: the reference, and tables of what there is.
 
-MkDocs calls the functions named `on_…` (https://www.mkdocs.org/user-guide/plugins/#events). Nothing here imports
-torch: Python sources are read, not run, but for the parser of the command line.
+MkDocs calls the functions named `on_…` (https://www.mkdocs.org/user-guide/plugins/#events). Python sources are read,
+not run, but for the parser of the command line, and what makes the pages to play with: of studies, of runs.
 """
 
 from __future__ import annotations
@@ -226,6 +226,23 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 # Files of the repository that are pages of the site too, and where their links to other files lead.
 BORROWED = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
 BENCHMARKS = "benchmarks.md"
+PLAYED_WITH = ("chain-chacal", "sort-plain")  # runs that come along, each as a page to play with
+
+
+def studies_page() -> str:
+    """All results of studies as one page."""
+    from workbench.studies import STUDIES, keep_earlier, read_ledger
+    from workbench.studies.page import page
+
+    return page(keep_earlier([], read_ledger(ROOT / "docs" / "studies" / "ledger.json"), STUDIES), STUDIES)
+
+
+def run_page(name: str) -> str:
+    """A run that comes along as one page."""
+    from workbench.report.run_page import run_page
+    from workbench.runs import load_run
+
+    return run_page(load_run(ROOT / "app" / "zoo" / name))
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -238,6 +255,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     tables = ROOT / "tests" / "benchmarks"
     files.append(File.generated(config, BENCHMARKS, content=(tables / "README.md").read_text(encoding="utf-8")))
     files.append(File.generated(config, "growth.png", abs_src_path=str(tables / "growth.png")))
+    files.append(File.generated(config, "studies/page.html", content=studies_page()))
+    for run in PLAYED_WITH:
+        files.append(File.generated(config, f"runs/{run}.html", content=run_page(run)))
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         files.append(File.generated(config, f"notebooks/{notebook.name}", abs_src_path=str(notebook)))
     return files

@@ -9,7 +9,7 @@
 
 Each command of `workbench --help` is a function of its name. What `inspect`, `probe`, `circuit`, `patch`, `heads`,
 `study`, `table` and `runs_table` return draws itself (`figure()`), tabulates itself (`table()`), puts itself in words
-(`says`) and into JSON (`json()`), which is what the command prints with `--json`; `check` does all but draw.
+(`says`) and into JSON (`json()`), which is what the command prints with `--json`; `check` and `bench` do all but draw.
 
 To train
     train         a preset or a config, into a run folder
@@ -35,6 +35,7 @@ To measure
     check         whether a hooked model is the model, and edits reach what it gives out
     generate      what a model writes under edits, beside what it writes without them
     study         a claim of the papers, or a question of your own
+    bench         which methods find what is known to be there, how often, and how sure
     table         results by settings, with intervals over seeds
     runs_table    the runs under a folder (`workbench runs`; `workbench.runs` is the room of run folders)
 
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from workbench.benchmark.run import bench
     from workbench.cli.data import data
     from workbench.cli.explore import explore
     from workbench.cli.export import export
@@ -98,6 +100,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Decoder": "workbench.models",
     "DecoderConfig": "workbench.models",
+    "bench": "workbench.benchmark.run",
     "check": "workbench.report.model_check",
     "circuit": "workbench.report.circuits",
     "compile": "workbench.runs.compiled:compile_run",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -17,7 +18,8 @@ from workbench.inspection.baseline_models import data_to_choose_heads_on
 from workbench.inspection.found import kept
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head, can_remove_heads, costliest, fallen_without
-from workbench.judgement.words.findings import another_needed
+from workbench.judgement.findings import Focus, Share
+from workbench.judgement.words.findings import another_needed, what_it_costs
 from workbench.measurement import Measurement
 from workbench.tasks import Batch
 
@@ -41,8 +43,7 @@ def needed_head(look: Look) -> Head:
     It is as it was found of the run where that is kept, so that all pages name the head that it names.
     """
     opened = look.opened
-    known = kept(opened.run) if opened.step is None else None
-    focus = None if known is None else known.findings.focus
+    focus = _found_of(opened)
     if focus is not None and focus.needed is not None and _reading(opened.key, opened) is not None:
         return focus.needed
     without = _without(opened.key, opened)
@@ -50,6 +51,12 @@ def needed_head(look: Look) -> Head:
         return best_head(look)
     heads = list(heads_by_name(look).values())
     return heads[costliest(without, heads.index(best_head(look)))]
+
+
+def _found_of(opened: Opened) -> Focus | None:
+    """What is kept of the run about the head in focus; None of a checkpoint before the end."""
+    known = kept(opened.run) if opened.step is None else None
+    return None if known is None else known.findings.focus
 
 
 def other_needed(look: Look) -> str:
@@ -67,15 +74,32 @@ def head_scores(look: Look, *, fallen: bool) -> tuple[Measurement | None, Measur
     if reading is None:
         return None, None
     without, on_edges = _without(look.opened.key, look.opened) if fallen else None, reading.on_edges
-    return on_edges, None if without is None else replace(
-        without,
-        values=without.values.reshape(on_edges.values.shape),
-        dims=("layer", "head"),
-        coords={name: on_edges.coords[name] for name in ("layer", "head")},
-        low=None,
-        high=None,
-        n=None,
-    )
+    if without is None:
+        return on_edges, None
+    shape, known = on_edges.values.shape, _found_of(look.opened)
+    arrays: dict[str, Any] = {
+        name: None if (values := getattr(without, name)) is None else values.reshape(shape).copy()
+        for name in ("values", "low", "high", "n")
+    }
+    for head, share in known.removed if known else ():  # of more sequences, and so the same as on every other page
+        for name, number in (("values", share.value), ("low", share.low), ("high", share.high), ("n", share.n)):
+            if arrays[name] is not None:
+                arrays[name][head] = number
+    coords = {name: on_edges.coords[name] for name in ("layer", "head")}
+    return on_edges, replace(without, dims=("layer", "head"), coords=coords, **arrays)
+
+
+def cost_of(look: Look, head: Head) -> str | None:
+    """What answers lose without a head, and how much of its attention lies on the task's edges, in a sentence."""
+    on_edges, lost = head_scores(look, fallen=True)
+    both = [None if m is None else _share(m.select(layer=head[0], head=head[1])) for m in (on_edges, lost)]
+    return what_it_costs(head, *both)
+
+
+def _share(m: Measurement) -> Share | None:
+    """A single number of a measurement with its interval; None where there is none."""
+    value, (low, high) = float(m.values), m.ends
+    return None if np.isnan(value) else Share(value=value, low=low, high=high, n=int(m.n) if m.n is not None else 0)
 
 
 @dataclass(frozen=True)

@@ -61,11 +61,8 @@ class Sides:
 def choose_sides(first: Look) -> Sides | None:
     """The sidebar's run and input beside fields for the second side; None, with a message, if that cannot be opened."""
     with st.container(border=True, key="sides"):
-        left, right = st.columns([1, 1.6], gap="large")
-        with left:
-            st.markdown(f"**A · {plain(first.opened.name)}**")
-            sidebar.facts(first.opened)
-            st.caption("The run, checkpoint and input chosen in the sidebar.")
+        left, right, settings = st.columns([1, 5.4, 1.2], vertical_alignment="center")
+        left.markdown(f"**A · {plain(first.opened.name)}**  \n:gray[:small[as the sidebar has it]]")
         with right:
             second = _second(first)
         if second is None:
@@ -76,7 +73,7 @@ def choose_sides(first: Look) -> Sides | None:
             COUNTS,
             "compare_n",
             16 if n_ctx > LONG else 64,
-            place=left,
+            place=settings.popover("Settings", icon=":material/tune:"),
             help="With more sequences the intervals are narrower and the wait is longer. If both sides have the same "
             "task, they are measured on the same sequences.",
         )
@@ -84,8 +81,7 @@ def choose_sides(first: Look) -> Sides | None:
 
 
 def _second(first: Look) -> Look | None:
-    head = st.container()
-    run_at, step_at = st.columns(2)
+    run_at, step_at, input_at = st.columns([1, 0.7, 1.7])
     runs = _others_first(first.opened.run)
     session = memory()
     # Where A is changed: B keeps its run, unless that is A now, or nobody chose it.
@@ -98,9 +94,6 @@ def _second(first: Look) -> Look | None:
     try:
         with step_at:
             opened = state.opened(run, sidebar.checkpoint(run, "step2", _earlier(first, run)))
-        head.markdown(f"**B · {plain(opened.name)}**")
-        with head:
-            sidebar.facts(opened)
     except (ValueError, OSError) as error:
         st.error(plain(str(error)))
         return None
@@ -108,7 +101,7 @@ def _second(first: Look) -> Look | None:
     alone = run.path == first.opened.run.path and not over_training.checkpoints(run)
     inputs = {SAME: SAME, **sidebar.inputs(opened.subject.task)}
     how = fields.segments(
-        "Input of B", list(inputs), "how2", sidebar.SAMPLED if alone else SAME, format_func=inputs.__getitem__
+        "Input of B", list(inputs), "how2", sidebar.SAMPLED if alone else SAME, input_at, inputs.__getitem__
     )
     try:
         batch = _input(first, opened, how)

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import streamlit as st
-
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.widgets import choose
 from workbench.instruments.residual import alpha_req, anisotropy, curvature, effective_rank, entropy, spectrum
@@ -49,9 +47,9 @@ CENTRE = "Subtract the mean over the tokens first, so that a direction that all 
 UNIT = "Then scale each token to length 1, so that long vectors count as much as short ones."
 
 
-def choose_measure() -> tuple[str, dict[str, Any]]:
+def choose_measure(place: Any) -> tuple[str, dict[str, Any]]:
     """Fields for an instrument and every setting of it."""
-    row = st.container(horizontal=True, vertical_alignment="bottom")
+    row = place.container(horizontal=True, vertical_alignment="bottom")
     name = choose("Measure", list(MEASURES), "entropy_measure", "entropy", lambda m: MEASURES[m][0], row, width=190)
     tokens = choose("Over", list(TOKENS), "entropy_tokens", "all", TOKENS.__getitem__, row, width=270)
     positions: Any = tokens
@@ -60,7 +58,7 @@ def choose_measure() -> tuple[str, dict[str, Any]]:
     settings: dict[str, Any] = {"positions": positions}
     if name in ("anisotropy", "curvature"):
         return name, settings
-    row = st.container(horizontal=True, vertical_alignment="bottom")
+    row = place.container(horizontal=True, vertical_alignment="bottom")
     if name == "alpha_req":
         settings["centre"] = fields.toggle("Centre", "entropy_centre", row, CENTRE, default=True)
         return name, settings

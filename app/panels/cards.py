@@ -12,9 +12,8 @@ from workbench.app import config_in_words as words
 from workbench.app import state
 from workbench.app.config_in_words import plain
 from workbench.app.evidence.stills import as_image
-from workbench.app.panels import background
+from workbench.app.panels import how_it_works
 from workbench.inspection.examples import example
-from workbench.inspection.found import kept
 from workbench.instruments.attention import attention_graph
 from workbench.judgement.words.figures import right
 from workbench.judgement.words.findings import at_a_glance
@@ -64,18 +63,9 @@ def _card(run: Run, accuracy: float | None) -> None:
     unknown = "not evaluated yet" if run.config.steps else "not trained here"
     asks, attention = capitalised(task.summary), capitalised(words.attention(run.config))
     st.caption(f"{plain(asks)}.  \n{plain(attention)}; {right(accuracy, task) if accuracy is not None else unknown}")
-    if found := _known(run):
-        st.markdown(found)
-
-
-def _known(run: Run) -> str | None:
-    """The first thing that was found of it, in this session or before; None if it was not looked at yet."""
-    job = background.job((str(run.path), run.version, None))
-    measured = job.future.result() if job and job.future.done() and not job.future.exception() else kept(run)
-    if measured is None:
-        return None
-    name, numbers = at_a_glance(measured.findings)
-    return f"**{plain(name)}**: {plain(numbers)}" if name else plain(numbers)
+    if (found := how_it_works.findings(run)) is not None:
+        name, numbers = at_a_glance(found)
+        st.markdown(f"**{plain(name)}**: {plain(numbers)}" if name else plain(numbers))
 
 
 @st.cache_data(show_spinner=False, max_entries=200)

@@ -156,7 +156,7 @@ def show(p: Panel, sides: Sides, both: Pair, says: str, *, by_condition: bool = 
     except ValueError as error:
         st.info(f"A and B cannot be subtracted here: {plain(str(error))}.")
         return
-    verdict = differs(value_of(b_minus_a))
+    verdict = differs(value_of(b_minus_a), [value_of(run) for run in runs.values()])
     p.show(
         code.call(figures.with_difference, runs, b_minus_a), {**runs, "difference": b_minus_a}, says, verdict=verdict
     )

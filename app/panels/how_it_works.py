@@ -69,13 +69,13 @@ def already(opened: Opened) -> Kept | None:
     return kept(opened.run)
 
 
-def findings(opened: Opened) -> Findings | None:
+def findings(run: Run, step: int | None = None) -> Findings | None:
     """What is known of a run without measuring anything: what is kept of it, or was measured in this session."""
-    job = background.job(opened.key)
+    job = background.job((str(run.path), run.version_at(step), step))
     if job is not None and job.future.done() and job.future.exception() is None:
         found: Found = job.future.result()
         return found.findings
-    known = kept(opened.run) if opened.step is None else None
+    known = kept(run) if step is None else None
     return None if known is None else known.findings
 
 

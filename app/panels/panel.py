@@ -36,13 +36,19 @@ class Panel:
         title: of the panel.
         key: names the files that are downloaded from it.
         menu: where code, numbers and files go.
+        beside: the place beside the title, before the menu.
         open: False of a folded panel, of which nothing is made until it is opened.
     """
 
     title: str
     key: str
     menu: Any
+    beside: Any = None
     open: bool = True
+
+    def settings(self) -> Any:
+        """A place for the fields that few change, behind a button beside the title: the finding comes first."""
+        return self.beside.popover("Settings", icon=":material/tune:", help="What is measured and drawn, and how")
 
     def show(
         self,
@@ -172,14 +178,14 @@ def panel(title: str, key: str, *, folded: bool = False) -> Iterator[Panel]:
                 yield Panel(title, key, None, open=False)
                 return
             with st.container(horizontal=True, horizontal_alignment="right"):
-                menu = _menu()
-            yield Panel(title, key, menu)
+                beside, menu = st.container(width="content"), _menu()
+            yield Panel(title, key, menu, beside)
         return
     with st.container(border=True, key=f"panel-{key}"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.subheader(numbered(title), anchor=False)
-            menu = _menu()
-        yield Panel(title, key, menu)
+            beside, menu = st.container(width="content"), _menu()
+        yield Panel(title, key, menu, beside)
 
 
 def _menu() -> Any:

@@ -10,8 +10,10 @@ class Page(NamedTuple):
     """A page.
 
     Attributes:
-        title: in the menu.
+        title: in the menu, and above the page.
         file: its script, in this folder.
+        group: what the menu says above the first page of those that stand together.
+        says: the one thing that it is there to say, behind its title.
         needs_run: whether it is about the sidebar's run; in a folder without runs it says so instead.
         of_models: whether it says anything of a model of Hugging Face, which has no training, task or claims.
         of_variants: whether it does so only of one that has a variant of this library.
@@ -19,6 +21,8 @@ class Page(NamedTuple):
 
     title: str
     file: str
+    group: str = "your own"
+    says: str = ""
     needs_run: bool = True
     of_models: bool = True
     of_variants: bool = False
@@ -28,19 +32,30 @@ class Page(NamedTuple):
         return Path(__file__).parent / self.file
 
 
+RUNS, FINDINGS, INPUT, MODEL, TIME = "all runs", "what was found", "on one input", "in the whole model", "beside others"
 PAGES: dict[str, Page] = {
-    "overview": Page("Overview", "overview.py", needs_run=False, of_models=False),
-    "story": Page("Story", "story.py"),
-    "canvas": Page("Canvas", "canvas.py"),
-    "residual": Page("Residual", "residual.py"),
-    "entropy": Page("Entropy", "entropy.py"),
-    "weights": Page("Weights", "weights.py", of_models=False),
-    "hops": Page("Hops", "hops.py", of_variants=True),
-    "mechanisms": Page("Mechanisms", "mechanisms.py", of_models=False),
-    "circuit": Page("Circuit", "circuit.py", of_models=False),
-    "training": Page("Training", "training.py", of_models=False),
-    "probes": Page("Probes", "probes.py"),
-    "compare": Page("Compare", "compare.py"),
+    "overview": Page(
+        "Overview", "overview.py", RUNS, "what these models were found to do", needs_run=False, of_models=False
+    ),
+    "story": Page("Story", "story.py", FINDINGS, "what was found of this run, each with its picture"),
+    "mechanisms": Page(
+        "Mechanisms",
+        "mechanisms.py",
+        FINDINGS,
+        "which claims hold, how often, and whether answers need them",
+        of_models=False,
+    ),
+    "canvas": Page("Canvas", "canvas.py", INPUT, "what a head reads, and what breaks without it"),
+    "hops": Page("Hops", "hops.py", INPUT, "where a token's reading leads, hop by hop", of_variants=True),
+    "residual": Page("Residual", "residual.py", INPUT, "where the answer appears"),
+    "entropy": Page("Entropy", "entropy.py", MODEL, "whether representations collapse, and beside what"),
+    "weights": Page(
+        "Weights", "weights.py", MODEL, "what a head matches and writes, whatever the input", of_models=False
+    ),
+    "circuit": Page("Circuit", "circuit.py", MODEL, "which edges carry the answer", of_models=False),
+    "probes": Page("Probes", "probes.py", MODEL, "what can be decoded, and whether it is used"),
+    "training": Page("Training", "training.py", TIME, "what was learnt when", of_models=False),
+    "compare": Page("Compare", "compare.py", TIME, "how B differs from A"),
 }
 """Name in the URL -> the page, in the order of the menu. The first one opens by default."""
 

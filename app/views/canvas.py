@@ -9,7 +9,7 @@ import streamlit as st
 from workbench import figures
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.heads import choose_matrix
+from workbench.app.fields.heads import choose_matrix, cost_of
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import canvas as canvases
 from workbench.app.panels import cell as cells
@@ -17,7 +17,7 @@ from workbench.app.panels import code, how_it_works, questions
 from workbench.app.panels.edit import answer_to_click, clicked, cut_by_click, move_by_drag, try_an_edit
 from workbench.app.panels.head_grid import choose_head
 from workbench.app.panels.next_token import next_token
-from workbench.app.panels.panel import panel
+from workbench.app.panels.panel import Panel, panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import right_at
 from workbench.instruments.residual import projection
@@ -49,16 +49,16 @@ def canvas(look: Look) -> None:
 def draw(look: Look, cell: cells.Cell, begin_with: Head | None) -> None:
     """The panel of the drawing and its fields; it begins with a head, by default with the one that answers need."""
     with panel("Canvas", "canvas") as p:
-        settings = choose_settings(look, st.container(horizontal=True, vertical_alignment="bottom"), begin_with)
+        settings = choose_settings(look, p, begin_with)
         picture, answer, caption = st.container(), st.empty(), st.container()
-        layer, head = settings["layer"], settings["head"]
+        layer, head, task = settings["layer"], settings["head"], look.opened.subject.task
         edited = clicked(look)
         behind: dict[str, Any] = {} if edited is None else {"edited": edited}
         p.show(
             code.call(figures.canvas, code.seen(look), **settings, cell=cell, **behind, **noted()),
             canvases.numbers(look, layer, head, settings["which"], settings["basis"]),
             SAYS,
-            verdict=answered(right_at(look.seen), look.opened.subject.task),
+            verdict=" ".join(filter(None, (cost_of(look, (layer, head)), answered(right_at(look.seen), task)))),
             place=picture,
             under=caption,
             cell=cells.move,
@@ -75,27 +75,27 @@ def noted() -> dict[str, Any]:
     return {"notes": questions.numbers()} if questions.numbers() else {}
 
 
-def choose_settings(look: Look, row: Any, head: Head | None) -> dict[str, Any]:
-    """The fields of the drawing, in this row and below it, as arguments of `figures.canvas`."""
+def choose_settings(look: Look, p: Panel, head: Head | None) -> dict[str, Any]:
+    """The fields of the drawing, beside the panel's title and below it, as arguments of `figures.canvas`."""
     n_pos = len(projection.sequence(look.seen, 0))
-    first, second, third, fourth = (row.container(width=width) for width in (175, 165, 140, 160))
     layer, chosen = choose_head(look, needed=True, first=head)
-    with first:
+    place = p.settings()
+    with place:
         which = choose_matrix(look)
-    points = projection.from_embedding if canvases.every_layer(look, row.container(width=110)) else None
+    points = projection.from_embedding if canvases.every_layer(look, place) else None
     return {
         **({} if points is None else {"points": code.call(points, code.seen(look).subject)}),
         "layer": layer,
         "head": chosen,
         "which": which,
-        "basis": fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", second),
-        "threshold": fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, third, format="percent"),
-        "query": canvases.choose_focus(n_pos, fourth),
+        "basis": fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", place),
+        "threshold": fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, place, format="percent"),
+        "query": canvases.choose_focus(n_pos, place),
         "start": first_drawn(n_pos),
     }
 
 
 look = current(attention=True)
-if not look.opened.subject.task.running_text:  # of which no claim is measured: the page begins with what comes next
-    how_it_works.show(look)
 canvas(look)
+if not look.opened.subject.task.running_text:  # of which no claim is measured
+    how_it_works.show(look)

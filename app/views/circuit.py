@@ -40,7 +40,8 @@ belongs_to_run("pairs", "metric", "method", "edges", "later")
 def fields_of(look: Look) -> Asked:
     """The fields: what the pairs change, the metric, and the method."""
     kinds = look.opened.subject.task.pair_kinds
-    row = st.container(horizontal=True, vertical_alignment="bottom")
+    said, row = st.columns([6, 1], vertical_alignment="center")
+    row = row.popover("Settings", icon=":material/tune:", help="Which pairs, and how edges are scored")
     kind = fields.choose(
         "Pairs of questions differ in", list(kinds), "pairs", next(iter(kinds)), place=row.container(width=190)
     )
@@ -70,7 +71,13 @@ def fields_of(look: Look) -> Asked:
         "then differ as well, so that what reads them matters.",
     )
     later_too = "; the answers behind the first that it changes" if later else ""
-    st.caption(f"{n} pairs of held-out questions: {plain(kinds[kind])}{later_too}. {METHODS_MISS}")
+    row.caption(METHODS_MISS)
+    by = (
+        METHOD_NAMES[method][0].lower() + METHOD_NAMES[method][1:]
+        if method == "path_patching"
+        else METHOD_NAMES[method]
+    )
+    said.caption(f"{n} pairs of held-out questions: {plain(kinds[kind])}{later_too}. Edges are scored by {by}.")
     return Asked(look.opened, kind, metric, method, int(n), later)
 
 
@@ -97,10 +104,11 @@ def drawn(asked: Asked, found: Found) -> None:
         as_found: Circuit = value_of(chosen)
         same = by_hand.measured(asked, found, as_found, []).same
         judged, beside = verdict(found, share, same), more(asked, found, size, share)
-        said.markdown(f"**{plain(judged)}**\n\n{plain(beside)}")
+        said.markdown(f"**{plain(judged)}**")
         with st.container(horizontal=True, key="columns"):
             left, right = st.container(key="columns-drawing"), st.container(key="columns-inspector")
         place, line, field, caption = (left.container() for _ in range(4))
+        caption.markdown(plain(beside))
         changed = by_hand.choose(asked, as_found, size, field)
         given: dict[str, Any] = {"changed": changed} if changed else {}
         chosen = code.call(chosen.changed, changed) if changed else chosen

@@ -77,7 +77,7 @@ class Chosen:
 def spectra(look: Look) -> None:
     """The input beside the mean, and every other panel with the same settings."""
     with panel("This input beside the mean", "entropy") as p:
-        chosen = Chosen(look, *choose_measure())
+        chosen = Chosen(look, *choose_measure(p.settings()))
         try:
             held = chosen.held
         except ValueError as error:

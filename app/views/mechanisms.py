@@ -87,7 +87,9 @@ def inspected(look: Look, names: list[str], head: Head | None) -> Symbol:
 @url.fragment
 def of_the_task(look: Look, names: list[str]) -> None:
     """Everything about claims; one fragment, because all of it depends on the head in focus."""
-    found: Inspected = value_of(inspected(look, names, None))
+    every = Held(look, names, inspected(look, names, None))
+    found = every.found
+    rates(every)
     head = None
     with st.container(border=True, key="panel-claims-here"):
         st.subheader("What is claimed, and whether it holds on this input", anchor=False)
@@ -100,17 +102,16 @@ def of_the_task(look: Look, names: list[str]) -> None:
         if any(found[name].of_every_head for name in names):
             head = choose_head(look)
         held = Held(look, names, inspected(look, names, head))
-        claim_card.cards(look, names, held.found, how_it_works.findings(look.opened))
-    rates(held)
+        claim_card.cards(look, names, held.found, how_it_works.findings(look.opened.run, look.opened.step))
     closer(held)
 
 
 def rates(held: Held) -> None:
     """Every claim's rate on held-out sequences as a figure."""
     found, names = held.found, held.names
-    with panel("On held-out sequences", "claims", folded=True) as p:
-        if not p.open:
-            return
+    known = how_it_works.findings(held.look.opened.run, held.look.opened.step)
+    needed = [claim.claim for claim in known.claims if any(one.needed for one in claim.places)] if known else []
+    with panel("On held-out sequences", "claims") as p:
         p.show(
             code.call(figures.mechanisms, {found.name: code.call(claims.beside, held.inspection)}),
             {name: found[name].mean for name in names}
@@ -118,7 +119,7 @@ def rates(held: Held) -> None:
             f"How often each claim holds on held-out sequences ({found.sample.in_words}), with 95 % intervals, beside "
             "the nearest control at each place. A claim that holds as often under a control says nothing about this "
             "model.",
-            verdict=claims_in_words.how_many([judgements(found, name) for name in names]),
+            verdict=claims_in_words.how_many([judgements(found, name) for name in names], needed),
         )
 
 
@@ -220,7 +221,7 @@ def causal(held: Held, name: str) -> None:
     """How edits of the claimed part change answers, beside edits elsewhere; made on request."""
     with panel("Causal test", "claim-causal") as p:
         if not fields.toggle("Run the causal test on held-out sequences", "causal"):
-            known = how_it_works.findings(held.look.opened)
+            known = how_it_works.findings(held.look.opened.run, held.look.opened.step)
             for one in statements(known) if known else ():
                 if one.claims == (name,):
                     st.markdown(how_it_works.in_words(one))

@@ -16,11 +16,12 @@ from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import keep, listed
-from workbench.app.panels import cards, code, demo_form, questions
+from workbench.app.panels import cards, code, demo_form, how_it_works, questions
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
 from workbench.inspection.learning_curves import learning_curves
 from workbench.judgement.words.by_place import last_values
+from workbench.judgement.words.findings import of_models
 from workbench.runs import CONFIG, METRICS, Run
 from workbench.runs.listing import status
 
@@ -54,16 +55,13 @@ def overview() -> None:
 
 WHAT_THIS_IS = (
     "Here you look into small transformers trained on tasks whose answers and algorithms are known: at their "
-    "attention, at their residual stream, and at how both developed in training.  \n"
+    "attention, at their residual stream, and at how both developed in training. "
 )
 
 
 def begin(runs: list[cards.Measured]) -> None:
     """What this is, questions to begin with, and the runs, each with its accuracy, as cards."""
-    zoo = (
-        "These runs came with the workbench: there is none of your own in this folder yet. Train one below, or on the "
-        "command line, and it is shown in their place."
-    )
+    zoo = "These runs came with the workbench: train one below, or on the command line, and it is shown in their place."
     model = state.model_run()
     if model is not None:
         st.markdown(
@@ -71,7 +69,9 @@ def begin(runs: list[cards.Measured]) -> None:
             f"{'sentences' if model.text is None else 'pieces of a text'}, or on what you type under *Own input*."
         )
     else:
-        st.markdown(WHAT_THIS_IS + (zoo if state.shows_zoo() else "Begin with a question, or with a run."))
+        if known := [findings for run, _ in runs if (findings := how_it_works.findings(run)) is not None]:
+            st.markdown(f"**{of_models(known)}**")
+        st.caption(WHAT_THIS_IS + (zoo if state.shows_zoo() else "Begin with a question, or with a run."))
     if model is None or len(runs) > 1:
         with st.container(horizontal=True, key="questions"):
             questions.links([run for run, _ in runs])

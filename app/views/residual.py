@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import streamlit as st
-
 from workbench import figures
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
@@ -32,10 +30,10 @@ HOW: dict[projection.How, str] = {"raw": "inner product", "cosine": "cosine", "c
 
 
 SAYS = (
-    "Each cell holds the top token of the residual: the one whose vector has the largest inner product with it, among "
-    "the rows of the embedding W_E (encoder basis: read as input) and the columns of the unembedding W_U (decoder "
-    "basis: read as output, after the final norm unless that is switched off). Green underline: the right answer. "
-    "Click a cell, or move with the arrow keys. That a token is on top does not show that the model uses it."
+    "Each cell holds the top token of the residual: the one whose vector has the largest inner product with it, read "
+    "as output among the columns of the unembedding W_U (the decoder basis, after the final norm unless that is "
+    "switched off), read as input among the rows of the embedding W_E (the encoder basis). Green underline: the right "
+    "answer. Click a cell, or move with the arrow keys. That a token is on top does not show that the model uses it."
 )
 
 
@@ -43,14 +41,14 @@ SAYS = (
 def maps(look: Look) -> None:
     drawing, inspector = cells.drawing_and_cell()
     with drawing, panel("Residual on both bases", "residual") as p:
-        left, right, more = st.columns([3, 2, 3], vertical_alignment="bottom")
-        how = choose("Measured by", list(HOW), "how_measured", "raw", HOW.__getitem__, left)
-        final_norm = fields.toggle("After the final norm", "final_norm", right, FINAL_NORM, default=True)
-        start = first_drawn(len(projection.sequence(look.seen, 0)), place=more)
+        settings = p.settings()
+        how = choose("Measured by", list(HOW), "how_measured", "raw", HOW.__getitem__, settings)
+        final_norm = fields.toggle("After the final norm", "final_norm", settings, FINAL_NORM, default=True)
+        start = first_drawn(len(projection.sequence(look.seen, 0)))
         with inspector:
             cell = cells.tokens(look, how=how, final_norm=final_norm)
         seen, top = code.seen(look), min(8, len(look.seen.subject.encoder))
-        drawn = projection.from_embedding if every_layer(look, more) else projection.some_points
+        drawn = projection.from_embedding if every_layer(look, settings) else projection.some_points
         points = code.call(drawn, seen.subject)
         reading = {"how": how, "final_norm": final_norm}
         table = code.assign("table", projection.top_tokens, seen, top=top, **reading, points=points)

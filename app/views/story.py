@@ -17,30 +17,22 @@ from workbench.app.state import Look, current
 from workbench.capture import Capture
 from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.found import Kept, kept
-from workbench.judgement.words.findings import Statement, statements
+from workbench.judgement.words.findings import Statement
 from workbench.report.run_page import run_page
-from workbench.report.story import (
-    LEARNT,
-    LIMITS,
-    SURE,
-    TITLES,
-    Chapter,
-    of_many_inputs,
-    story,
-    title_of,
-    with_input,
-)
-from workbench.runs import ModelRun, Run
+from workbench.report.story import LIMITS, TITLES, Chapter, of_findings, of_many_inputs, story, with_input
+from workbench.runs import ModelRun
 from workbench.util.words import capitalised
 
 belongs_to_run("chapter")
 
 
 def show(look: Look) -> None:
-    """The chapters, once the run is measured; until then what it is asked, which needs no measurement."""
-    found = how_it_works.measured(look.opened)
-    if found is not None:
-        chapters(look, found)
+    """What is kept of the run; where nothing is, what it is asked, and the chapters once the run is measured."""
+    known = how_it_works.already(look.opened)
+    if known is not None:
+        kept_chapters(look, known)
+    elif (found := how_it_works.measured(look.opened)) is not None:
+        measured_chapters(look, found)
     elif look.opened.subject.no_pattern is None:
         layer, head = needed_head(look)
         with panel(TITLES["asked"], "story") as p:
@@ -60,8 +52,16 @@ def show(look: Look) -> None:
 
 
 @url.fragment
-def chapters(look: Look, found: how_it_works.Found) -> None:
-    """What was found in sentences, and the pictures of the one that is chosen."""
+def kept_chapters(look: Look, known: Kept) -> None:
+    """The chapters of what is kept; one whose picture takes a measurement is measured when it is chosen."""
+    findings = code.call(kept, code.run(look.opened), computed_by=lambda run: known).findings
+    told = code.assign("told", of_findings, findings, code.run(look.opened), code.seen(look))
+    chapters(look, told, list(value_of(told)))
+
+
+@url.fragment
+def measured_chapters(look: Look, found: how_it_works.Found) -> None:
+    """The chapters of a run that is measured in this session, as far as it is."""
     measured = code.assign(
         "measured",
         inspect_run,
@@ -69,39 +69,39 @@ def chapters(look: Look, found: how_it_works.Found) -> None:
         **found.settings,
         computed_by=lambda run, **how: found.inspected,
     )
-    key, known = (*look.opened.key, found.to_come), None
-    if found.to_come and look.opened.step is None:
-        known = kept(look.opened.run)
+    key = (*look.opened.key, found.to_come)
 
     def tell(inspected: Inspected, seen: Capture) -> list[Chapter]:
-        return with_input(_of_many_inputs(key, inspected), inspected, seen, known)
+        return with_input(_of_many_inputs(key, inspected), inspected, seen)
 
     told = code.assign("told", story, measured, code.seen(look), computed_by=tell)
+    known = kept(look.opened.run) if found.to_come and look.opened.step is None else None
+    # The sentences stay those of what is kept, so that none changes while its pictures are measured.
+    listed = value_of(told) if known is None else of_findings(known.findings, look.opened.run, look.seen)
+    chapters(look, told, list(listed))
+
+
+def chapters(look: Look, told: Symbol, listed: list[Chapter]) -> None:
+    """A list of what was found, and the sentence and the pictures of the one that is chosen: at first a finding's.
+
+    Args:
+        look: the run and the input.
+        told: the chapters that there are so far, with the code that makes them.
+        listed: all of them, by their titles.
+    """
     there = [chapter.title for chapter in value_of(told)]
-    sentences = {chapter.title: _short(chapter.title, chapter.statement) for chapter in value_of(told)}
-    if known is not None:
-        sentences = _as_known(sentences, known)
+    titles = {chapter.title: chapter.statement for chapter in listed}
+    first = next((title for title, statement in titles.items() if statement.brief), next(iter(titles)))
     with st.container(horizontal=True, key="story"):
         with st.container(key="story-list"):
-            said = [plain(one) for one in sentences.values()]
-            chosen = fields.listed("Chapter", list(sentences), "chapter", next(iter(sentences)), said)
+            brief = [one.brief or (_short(title, one) if one.claims else "") for title, one in titles.items()]
+            chosen = fields.listed("Chapter", list(titles), "chapter", first, list(map(plain, brief)))
         with st.container(key="story-chapter"):
             if chosen in there:
-                chapter(told, there.index(chosen), look.opened.run)
+                chapter(told, there.index(chosen), look)
             else:
-                st.info("The pictures behind this sentence are still being measured.")
-
-
-def _as_known(sentences: dict[str, str], known: Kept) -> dict[str, str]:
-    """Title -> sentence of the whole story as it is kept, so that none changes while its pictures are measured."""
-    about_many = {title_of(one): _short(title_of(one), one) for one in statements(known.findings)}
-    asked, learnt, sure = (
-        {title: sentences[title] for title in sentences if title == which} for which in (TITLES["asked"], LEARNT, SURE)
-    )
-    whole = dict(asked)
-    for title, said in about_many.items():
-        whole |= {title: said} | (learnt if title == TITLES["answers"] else {})
-    return whole | sure
+                st.markdown(f"**{plain(_short(chosen, titles[chosen]))}**")
+                st.info("The picture behind this sentence is still being measured.")
 
 
 # A resource, not data: figures are never changed, and other chapters and inputs are shown without drawing them again.
@@ -115,13 +115,14 @@ def _short(title: str, told: Statement) -> str:
     return capitalised(told.rest) if told.name == title else told.text
 
 
-def chapter(told: Symbol, number: int, run: Run) -> None:
-    """One finding with its pictures and what they do not show."""
+def chapter(told: Symbol, number: int, look: Look) -> None:
+    """One finding in a sentence, with its pictures and what they do not show."""
     one: Chapter = value_of(told)[number]
     with panel(one.title, "story") as p:
+        st.markdown(plain(_short(one.title, one.statement)))
         if one.statement.chips:
             with st.container(horizontal=True, key="how-story"):
-                how_it_works.chips(one.statement, st, run)
+                how_it_works.chips(one.statement, st, look.opened.run)
         for i in range(len(one.pictures)):
             part = p if i == 0 else p.part(f"Picture {i + 1}", str(i + 1))
             part.show(
@@ -131,6 +132,8 @@ def chapter(told: Symbol, number: int, run: Run) -> None:
             st.table(one.table.map(plain).set_index("claim"))
         if not one.pictures:
             st.caption(one.limits)
+            if one.table is None and how_it_works.already(look.opened) is not None:
+                how_it_works.measured(look.opened)  # what its picture is drawn from is not kept
 
 
 show(current())

@@ -16,7 +16,7 @@ from workbench.app.fields import widgets as fields
 from workbench.app.fields.heads import choose_matrix, other_needed
 from workbench.app.fields.values import put
 from workbench.app.fields.widgets import first_drawn
-from workbench.app.panels import code
+from workbench.app.panels import code, how_it_works
 from workbench.app.panels.canvas import matrices
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.collapse import collapse
@@ -36,6 +36,7 @@ from workbench.judgement.extremes import Rise, steepest_rise
 from workbench.judgement.words import by_place
 from workbench.judgement.words.extremes import rise_in_short, rise_in_words
 from workbench.judgement.words.figures import learnt
+from workbench.judgement.words.findings import statements
 from workbench.measurement import Measurement
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
@@ -60,13 +61,13 @@ def training(look: Look) -> None:
     kept = over_training.checkpoints(run)
     if kept:
         walk(look, kept)
-    curves(look)
     if not kept:
+        curves(look)
         st.info(no_checkpoints(run))
         return
-    grokking(look.opened, chosen_step(look))
     try:
         of_a_head(look, kept)
+        grokking(look.opened, chosen_step(look))
         collapse(look.opened, chosen_step(look))
     except (ValueError, OSError) as error:  # weights of strangers
         st.error(plain(str(error)))
@@ -88,15 +89,24 @@ def no_checkpoints(run: Run) -> str:
 
 @url.fragment
 def of_a_head(look: Look, kept: list[int]) -> None:
-    """What follows one head through training: at first the one with the most mass on gold paths at the end."""
+    """The learning curves, and what follows one head: at first the one with the most mass on gold paths at the end."""
+    learnt, beside = st.columns(2)
+    with learnt:
+        curves(look)
     end = moment(look, None)[0]
     best = end.head or (look.opened.subject.n_layers - 1, 0)
     head = choose_head(look, first=best)
     if end.head is not None and head != end.head:
         end = moment(look, None, head)[0]
+    names = [name for name in ("overall", *CLAIMS, "entropy") if name in end.measured]
+    known = how_it_works.findings(look.opened.run)
+    telling = [statement.claims[0] for statement in (statements(known) if known else []) if statement.brief]
+    shown = next((name for name in [*telling, *CLAIMS] if name in names), "overall")
+    with beside:
+        measure(look, end, kept, shown, folded=False)
     picture(look, end, head, chosen=head != best)
     watch(look, head, kept)
-    measures(look, end, kept)
+    measures(look, end, kept, [name for name in names if name != shown])
 
 
 BUTTONS = ((-1, "chevron_left", "b", "before", "Earlier"), (1, "chevron_right", "n", "after", "Later"))
@@ -143,7 +153,7 @@ def curves(look: Look) -> None:
     if not code.value_of(logged):
         return
     with panel("Learning curves", "train-curves") as p:
-        log = fields.toggle("Logarithmic steps", "train_log")
+        log = fields.toggle("Logarithmic steps", "train_log", p.settings())
         spans: dict[str, Any] = {}
         if (steepest := logged_rise(code.value_of(logged))) is not None:
             rise = code.assign("rise", steepest_rise, logged["accuracy"], computed_by=lambda _: steepest)
@@ -185,13 +195,10 @@ def picture(look: Look, end: Moment, place: Head, *, chosen: bool) -> None:
 
 
 @url.fragment
-def measures(look: Look, end: Moment, kept: list[int]) -> None:
-    """A panel for everything that is measured over sequences: claims in pairs, then entropy."""
-    names = [name for name in ("overall", *CLAIMS, "entropy") if name in end.measured]
-    shown = next((name for name in names if name in CLAIMS), "overall")
-    measure(look, end, kept, shown, folded=False)
+def measures(look: Look, end: Moment, kept: list[int], names: list[str]) -> None:
+    """A panel for everything else that is measured over sequences: claims in pairs, then entropy."""
     columns = st.columns(2)
-    for number, name in enumerate(name for name in names if name != shown):
+    for number, name in enumerate(names):
         with columns[number % 2]:
             measure(look, end, kept, name, folded=True)
     if "entropy" in end.measured:

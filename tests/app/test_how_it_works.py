@@ -43,7 +43,7 @@ def test_the_page_is_there_before_it_is_measured_and_says_what_was_found_then(
     explorer: AppTest, run_root: Path
 ) -> None:
     page(explorer, "canvas", run="turned")
-    assert "To be measured on held-out sequences" in said(explorer) and explorer.subheader[0].value == "How it works"
+    assert "To be measured on held-out sequences" in said(explorer) and explorer.subheader[0].value == "Canvas"
     opened = state.opened(load_run(run_root / "turned"))
     inspected = inspect_run(opened.run, n=4, seed=0, only=["overall"])
     job = background.ask(opened.key, lambda: with_claim(inspected, "The end: of it <b>"))

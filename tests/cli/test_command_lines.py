@@ -32,6 +32,7 @@ COMMANDS = [
     ["patch", RUN, "pointer", "--n", "8", "--method", "exact", "--out", NEW],
     ["heads", RUN, "--n", "4", "--top", "1", "--out", NEW],
     ["check", RUN, "--quiet"],
+    ["bench", "arena", "--out", NEW, "--seed", "3"],
     ["data", "sorting", "--count", "2", "--out", f"{NEW}.jsonl", "--quiet"],
     ["data", "sorting", "--count", "2", "--split", "test", "--where", "length=4"],
     ["data", FILE, "--count", "1"],

@@ -44,16 +44,23 @@ def test_a_layer_is_named_only_where_it_is_clearly_least() -> None:
     assert tied.least.anywhere and in_words(tied).endswith("over 3 layers, none of them clearly the least.")
     clear = judged(measured([2.0, 1.7, 1.2]), models([2.5, 2.4, 2.3]))
     assert clear.least.places == ({"layer": POINTS[2]},) and clear.at_least is not None
-    assert in_words(clear).startswith("Matrix entropy is least after MLP 0 (1.2")
+    assert in_words(clear).startswith(
+        "Matrix entropy lies below 8 re-initialised models at 3 points from the embedding"
+    )
+    assert "representations collapse there. It is least after MLP 0 (1.2" in in_words(clear)
     assert "8 re-initialised models 2.2" in in_words(clear)
 
 
 def test_a_collapse_lies_below_what_a_further_re_initialised_model_would_have() -> None:
     assert judged(measured([2.0, 1.7, 1.2]), models([2.0, 1.7, 1.2])).collapsed == ()
     low = judged(measured([2.0, 1.7, 1.2]), models([2.0, 1.7, 1.6]))
-    assert low.collapsed == (POINTS[2],) and "below re-initialised models after MLP 0" in in_words(low)
+    assert low.collapsed == (
+        POINTS[2],
+    ) and "below 8 re-initialised models after MLP 0: representations collapse" in in_words(low)
     assert judged(measured([2.0, 1.7, 1.2]), models([2.0, 1.7, 1.6], 0.6)).collapsed == (), "they differ widely"
     assert judged(measured([2.0, 1.7, 1.2])).collapsed == (), "with nothing to compare"
+    none = in_words(judged(measured([2.0, 1.7, 1.2]), models([2.0, 1.7, 1.2])))
+    assert none.startswith("At no layer is matrix entropy clearly below 8 re-initialised models: no collapse is seen.")
 
 
 def test_a_dominant_row_is_no_collapse_and_is_said_with_its_position_share_and_the_entropy_without() -> None:
@@ -65,9 +72,11 @@ def test_a_dominant_row_is_no_collapse_and_is_said_with_its_position_share_and_t
     assert (row.layer, row.sequences, row.of, row.rows, row.position, row.at_position) == (POINTS[2], n, n, 1, 0, n)
     assert abs(row.share - 0.998) < 1e-9 and abs(row.value - 0.02) < 1e-3 and abs(row.without - 2.22) < 1e-9
     assert found.collapsed == () and found.low > 2
-    assert in_words(found).startswith(
+    said = in_words(found)
+    assert said.startswith("At no layer is matrix entropy without the dominant tokens clearly below")
+    assert said.endswith(
         "After MLP 0 one token holds 99.8% of the squared norm in 128 of 128 sequences, that at position 0 in 128: "
-        "matrix entropy is 0.02 nats with it, 2.22 nats without. Matrix entropy of the other tokens is least after MLP"
+        "matrix entropy is 0.02 nats with it, 2.22 nats without."
     )
 
 

@@ -92,6 +92,11 @@ def test_a_difference_is_told_only_where_its_interval_excludes_none() -> None:
     sure = measured([-0.5, 0.05], "B − A", units, 0.1, hop=[1, 2])
     told = "B differs from A at 1 of 2 places, by intervals that exclude 0; most at hop 1 (-50 percentage points)."
     assert by_place.differs(sure) == told
+    sides = measured([0.9, 0.4], "A", "share", hop=[1, 2]), measured([0.4, 0.45], "B", "share", hop=[1, 2])
+    assert by_place.differs(sure, sides) == (
+        "At hop 1: 90% in A, 40% in B, -50 percentage points [-60, -40]. B differs from A at 1 of 2 places, by "
+        "intervals that exclude 0."
+    )
     unsure = by_place.differs(measured([-0.5, 0.05], "B − A", units, 0.6, hop=[1, 2]))
     told = "No difference between A and B can be told from none: -50 percentage points to +5 percentage points."
     assert unsure == told

@@ -47,7 +47,9 @@ def test_the_head_that_finds_the_minimum_is_named_with_what_is_lost_where_it_is_
 
 def test_a_role_that_no_head_has_is_told_as_absent(ranked: Heads) -> None:
     assert not any(each.is_more for each in of(ranked, "previous token"))
-    absent = next(line for line in ranked.says.splitlines() if line.startswith("No head has more than re-initialised"))
+    absent = next(
+        line for line in ranked.says.splitlines() if line.startswith("No head has clearly more than its controls")
+    )
     assert "previous token" in absent and "reads minimum" not in absent
 
 
@@ -93,7 +95,7 @@ def test_the_command_line_says_it_and_writes_it(
     out = tmp_path / "heads"
     assert main(["heads", str(sorter.path), "--n", "16", "--top", "1", "--out", str(out)]) == 0
     said = capsys.readouterr().out
-    assert said.count("reads minimum") == 1 and "re-initialised, at most" in said
+    assert said.count("reads minimum") == 1 and "uninformed, at most" in said
     assert len(pd.read_csv(out / "head_roles.csv")) == 4 * (len(head_roles.ROLES) + 3)
     assert (out / "heads.html").is_file()
     assert main(["heads", str(sorter.path), "--n", "16", "--json"]) == 0

@@ -17,7 +17,7 @@ from workbench.inspection.seed_groups import seed_groups
 from workbench.judgement.words.findings import Statement, statements
 from workbench.judgement.words.findings import focus as focus_in_words
 from workbench.mechanisms import MECHANISMS
-from workbench.report.story import LEARNT, SURE, TITLES, of_many_inputs, story, title_of, with_input
+from workbench.report.story import LEARNT, SURE, TITLES, of_findings, of_many_inputs, story, title_of
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
 
@@ -55,9 +55,24 @@ def test_every_statement_has_its_chapter_and_the_last_says_how_sure_one_may_be(
 def test_the_bars_of_a_claim_are_its_rates_on_these_sequences(inspected: Inspected) -> None:
     told = next(one for one in story(inspected) if one.statement.claims and "needed" in one.statement.chips)
     (name,) = told.statement.claims
-    rates = [bar for bar in told.pictures[0].data if bar.type == "bar"]
-    assert np.allclose(np.ravel(rates[0].x), np.ravel(inspected[name].at_head().mean.values), equal_nan=True)
-    assert set(told.numbers) >= {name, f"{name}-causal"} and len(told.pictures) == 2
+    held, edited = (bars for bars in told.pictures[0].data if bars.type == "bar")
+    judged = [place for place in judgements(inspected, name) if place.needed]
+    assert held.x[0] == judged[0].rate and np.isin(held.x[0], inspected[name].at_head().mean.values)
+    assert judged[0].test is not None and edited.x[0] == judged[0].test.claimed.changed / judged[0].test.claimed.n
+    assert f"{judged[0].test.claimed.changed:g} of {judged[0].test.claimed.n}" in edited.customdata[0]
+    assert set(told.numbers) >= {name, f"{name}-causal"} and len(told.pictures) == 1
+
+
+def test_what_is_kept_is_told_in_the_same_words_and_bars_with_nothing_measured(sorter: Run) -> None:
+    *_, whole = find(sorter)
+    seen = workbench.see(sorter, workbench.example(sorter.model(), sorter.task(), 0))
+    told, again = story(whole.inspected, seen), of_findings(Kept.of(whole).findings, sorter, seen)
+    assert [one.statement for one in told] == [one.statement for one in again]
+    assert [one.title for one in told] == [one.title for one in again]
+    bars = [(one.pictures, other.pictures) for one, other in zip(told, again, strict=True) if one.statement.claims]
+    assert bars and all(first == second for first, second in bars)
+    without = [one.title for one in again if not one.pictures]
+    assert without == [TITLES["answers"], TITLES["spread"], SURE], "these take what was measured"
 
 
 def test_how_sure_one_may_be_is_a_row_for_every_claim_and_place_with_its_interval_control_and_result(
@@ -84,15 +99,13 @@ def test_a_chapter_can_be_named_before_its_pictures_are_there(inspected: Inspect
     assert [title_of(one) for one in said(inspected)] == [title for title in titles if title not in (LEARNT, SURE)]
 
 
-def test_what_is_kept_names_the_head_while_not_all_is_measured(sorter: Run, inspected: Inspected) -> None:
+def test_what_is_kept_names_the_head(sorter: Run) -> None:
     seen = workbench.see(sorter, workbench.example(sorter.model(), sorter.task(), 0))
     *_, whole = find(sorter)
     focus = whole.findings.focus
     assert focus is not None
     other = focus.model_copy(update={"head": (1, 0), "needed": (1, 0)})
-    known = Kept.of(whole)
-    known = known.model_copy(update={"findings": known.findings.model_copy(update={"focus": other})})
-    first = with_input(of_many_inputs(inspected), inspected, seen, known)[0]
+    first = of_findings(whole.findings.model_copy(update={"focus": other}), sorter, seen)[0]
     assert first.statement.text.endswith(f"through layer 1, head 0. {focus_in_words(other)}")
     assert isinstance(first.pictures[0], Drawing) and first.pictures[0].title.startswith("Layer 1, head 0")
 

@@ -14,7 +14,7 @@ from workbench.testing import ContractError, NotTested, cases, check, contract
 pytestmark = pytest.mark.usefixtures("no_plugins")
 
 NAMES = {"task": "backwards", "variant": "soft_sigmoid", "instrument": "looks_back", "mechanism": "reads_gold"}
-NAMES["study"] = "short_chains"
+NAMES |= {"study": "short_chains", "method": "all_agree"}
 
 TASK = """
 import torch
@@ -121,6 +121,19 @@ def measure(subject):
 WEIGHTS = {"size": sys.modules[__name__]}
 '''
 
+METHOD = '''
+import torch
+from workbench.benchmark.questions import Answer, Asks
+
+def mine(question):
+    """The order of the names."""
+    if question.asks is not Asks.NODES:
+        return None
+    return Answer(scores={name: float(place) for place, name in enumerate(question.candidates)})
+
+METHODS = {"mine": mine}
+'''
+
 MODEL = """
 import torch
 from torch import nn
@@ -217,6 +230,16 @@ def test_a_part_that_keeps_its_contract_has_held_every_check(text: str, tmp_path
         ),
         (STUDY, '"one", "two")', '"one", "three")', "names the group 'three'; the runs of 'small' make: one; two"),
         (STUDY, '"chain-standard"', '"chain-standart"', "cannot be made"),
+        (METHOD, "The order of the names.", "", "a sentence that ends with a stop, not ''"),
+        (METHOD, "is not Asks.NODES", "", "it answers no question about any model"),
+        (METHOD, "name: float", "name + '!': float", "asked about nodes: scores name 'a0.h0!', which is not asked"),
+        (METHOD, "float(place)", "float(torch.rand(()))", "draw from `question.seed` alone"),
+        (
+            METHOD,
+            "    return Answer",
+            "    question.run.model().unembedding.weight.data += 1\n    return Answer",
+            "weights",
+        ),
     ],
 )
 def test_what_is_broken_is_said_in_words(text: str, right: str, wrong: str, said: str, tmp_path: Path) -> None:

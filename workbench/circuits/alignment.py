@@ -118,7 +118,7 @@ def _random_within(frame: Tensor, search: Search, generator: torch.Generator) ->
     return torch.linalg.qr(frame.T @ full.to(frame))[0]
 
 
-def _arbitrary(rows: Interchange, n_classes: int, generator: torch.Generator) -> Interchange:
+def arbitrary(rows: Interchange, n_classes: int, generator: torch.Generator) -> Interchange:
     """The same interchanges with answers that follow from nothing: each predicted class stands for a random other one.
 
     Where the class drawn is the base's own answer, the next one stands.
@@ -143,7 +143,7 @@ def alignment(
     """The interchange accuracy of the subspace found, beside its controls: dims `subspace`, `example`.
 
     `found` by distributed alignment search on `fit`; `all` of the residual; `random`, mean over subspaces of the same
-    rank among the same directions; `_arbitrary`, found in the same way for answers that follow from nothing, and tested
+    rank among the same directions; `arbitrary`, found in the same way for answers that follow from nothing, and tested
     on such. A subspace that was searched for is evidence only as far as `found` is above both of these, and above the
     same of an untrained model (`beside_controls`). Where the rank is that of all that varies, `random` is `found`: a
     smaller rank says where the variable is, or a subspace that is given, such as rows of the unembedding.
@@ -154,9 +154,9 @@ def alignment(
         name, only_right: as for `interchange_accuracy`.
     """
     state, n_classes = generator.get_state(), int(model.cfg.d_vocab)
-    nonsense = _arbitrary(fit, n_classes, generator)
+    nonsense = arbitrary(fit, n_classes, generator)
     generator.set_state(state)
-    nonsense_test = _arbitrary(test, n_classes, generator)
+    nonsense_test = arbitrary(test, n_classes, generator)
     frame = varying(held(model, fit.source, fit.source_at, point), search.within)
     drawn = [frame @ _random_within(frame, search, generator) for _ in range(DRAWS)]
     found, fooled = (find_subspace(model, rows, point, search, generator) for rows in (fit, nonsense))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -21,15 +22,16 @@ NORMALISED = "ln_final.hook_out"
 def direct_logit_attribution(comparison: Comparison) -> Measurement:
     """What each part of the clean run writes into the logit difference; the parts sum to it.
 
-    The final LayerNorm is taken as the linear map that it is once its scale, which the whole residual decides, is held
-    at what it was (Elhage et al. 2021). `constants` are the biases of the final norm and the unembedding.
+    The final norm, a LayerNorm or an RMSNorm, is taken as the linear map that it is once its scale, which the whole
+    residual decides, is held at what it was (Elhage et al. 2021). `constants` are the biases of the final norm and the
+    unembedding.
 
     Returns dims `part` (`embedding`, `positions`, `a0.h1` for heads, `attention bias 0`, `m0` for MLPs, …, `constants`)
     and `example`.
 
     Raises:
         ValueError: if the metric is not the logit difference, which alone is linear in the logits; the final norm is
-            neither a LayerNorm nor none; the model caps its logits; or the parts do not sum to the logit difference.
+            neither of these nor none; the model caps its logits; or the parts do not sum to the logit difference.
     """
     if comparison.metric != "logit_difference":
         raise ValueError(f"direct attribution is of the logit_difference, not of {comparison.metric}: that is no sum")
@@ -43,8 +45,9 @@ def direct_logit_attribution(comparison: Comparison) -> Measurement:
         writes, final = _writes(comparison, part.clean.tokens)
         clean = comparison.clean_logits(part)
         slope, constant = _slope(comparison, part, clean)
-        rows = [(_normalised(write, final, norm) * slope).sum((1, 2)) for write in writes.values()]
-        if isinstance(norm, nn.LayerNorm) and norm.bias is not None:
+        passed = (write if norm is None else norm(write, final) for write in writes.values())
+        rows = [(write * slope).sum((1, 2)) for write in passed]
+        if norm is not None and norm.bias is not None:
             constant = constant + (norm.bias * slope).sum((1, 2))
         names = [*writes, "constants"]
         tables.append(torch.stack([*rows, constant]).detach())
@@ -63,20 +66,44 @@ def _check_sum(values: np.ndarray, clean_run: np.ndarray) -> None:
         apart = np.abs(values.sum(0) - clean_run).max()
         raise ValueError(
             f"what the parts of this model write does not sum to its logit difference (off by {apart:.2g}): its logits "
-            "are not what a LayerNorm and its unembedding make of the last residual"
+            "are not what its final norm and its unembedding make of the last residual"
         )
 
 
-def _final_norm(comparison: Comparison) -> nn.Module | None:
-    """The final LayerNorm, or None where there is none. Raises ValueError for any other."""
+@dataclass(frozen=True)
+class _Norm:
+    """A final norm: what it multiplies each dimension by, what it adds, and whether it takes the mean off first."""
+
+    gain: Tensor
+    bias: Tensor | None
+    centres: bool
+    eps: float
+
+    def __call__(self, write: Tensor, final: Tensor) -> Tensor:
+        """A write as the norm passes it on, with the scale of the whole residual, and without the bias."""
+        if self.centres:
+            write, final = (each - each.mean(-1, keepdim=True) for each in (write, final))
+        return self.gain * write / (final.square().mean(-1, keepdim=True) + self.eps).sqrt()
+
+
+@torch.no_grad()
+def _final_norm(comparison: Comparison) -> _Norm | None:
+    """The final norm, or None where there is none. Raises ValueError for one that is no LayerNorm and no RMSNorm."""
     module = getattr(getattr(comparison.model, "ln_final", None), "original_component", None)
     if module is None or isinstance(module, nn.Identity):
         return None
-    if not isinstance(module, nn.LayerNorm):
+    cfg = cast(Any, comparison.model.cfg)
+    probe = torch.linspace(-1, 2, cfg.d_model).to(next(comparison.model.parameters()))
+    if isinstance(module, nn.LayerNorm):
+        gain = torch.ones_like(probe) if module.weight is None else module.weight
+        return _Norm(gain, module.bias, True, module.eps)
+    eps = next((float(getattr(module, name)) for name in ("variance_epsilon", "eps") if hasattr(module, name)), 0.0)
+    norm = _Norm(module(torch.ones_like(probe)) * math.sqrt(1 + eps), None, False, eps)  # of ones the scale is known
+    if not all(torch.allclose(module(x), norm(x, x), rtol=1e-4, atol=1e-4) for x in (probe, 5 * probe)):
         raise ValueError(
-            f"the final norm is a {type(module).__name__}: direct attribution knows LayerNorm and no norm at all"
+            f"the final norm is a {type(module).__name__}: direct attribution knows LayerNorm, RMSNorm and no norm"
         )
-    return module
+    return norm
 
 
 @torch.no_grad()
@@ -116,16 +143,6 @@ def head_writes(
             "attribution_patching), but neither edges nor direct writes"
         )
     return torch.einsum("rphe,hed->hrpd", z, W_O)
-
-
-def _normalised(write: Tensor, final: Tensor, norm: nn.Module | None) -> Tensor:
-    """A write as the final norm passes it on, with the scale of the whole residual."""
-    if norm is None:
-        return write
-    layer_norm = cast(nn.LayerNorm, norm)
-    scale = (final.var(-1, unbiased=False, keepdim=True) + layer_norm.eps).sqrt()
-    centred = (write - write.mean(-1, keepdim=True)) / scale
-    return centred if layer_norm.weight is None else centred * layer_norm.weight
 
 
 def _slope(comparison: Comparison, part: Any, clean: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from io import TextIOWrapper
 from typing import Any
 
 from workbench.cli import (
+    bench,
     check,
     circuit,
     compile,
@@ -51,6 +52,7 @@ COMMANDS = {
     "finetune": finetune,
     "sweep": sweep,
     "study": study,
+    "bench": bench,
     "compile": compile,
     "inspect": inspect,
     "probe": probe,
@@ -72,7 +74,7 @@ COMMANDS = {
 }
 """What is typed -> its module: `add(commands, name)` adds its options, `run(options, fields)` does it."""
 
-LONG = ("inspect", "probe", "circuit", "patch", "heads")  # what takes long on a language model, and says how long
+LONG = ("inspect", "probe", "circuit", "patch", "heads", "bench")  # what may take long, and says how long
 
 
 def make_parser() -> Parser:

@@ -18,6 +18,7 @@ NEXT = {
     "instrument": "workbench inspect runs/… --only {name} --plugin {file}",
     "mechanism": "workbench inspect runs/… --only {name} --plugin {file}",
     "study": "workbench study run {name} --plugin {file}",
+    "method": "workbench bench run {name} --plugin {file}",
 }
 """What can be made -> the command that uses it."""
 
@@ -27,7 +28,7 @@ def add(commands: Commands, name: str) -> None:
         commands,
         name,
         run,
-        summary="write the file of a task, attention variant, instrument, mechanism or study of your own",
+        summary="write the file of a task, attention variant, instrument, mechanism, study or method of your own",
         description="Write a file with a small example that works, to be changed into a part of your own. Every "
         "command takes the file with --plugin.",
     )

@@ -19,7 +19,7 @@ ACTIONS = {
     "show": ("root",),
     "run": ("all", "scale", "seeds", "root", "workers", "ray", "model", "text", "json"),
     "gpu": ("root", "out", "minutes", "dry_run"),
-    "report": ("root", "out"),
+    "report": ("root", "out", "page"),
     "zoo": ("root", "out"),
 }
 """What can be done -> the options that it takes, but for --quiet; where studies are kept may be said of any."""
@@ -36,7 +36,7 @@ def add(commands: Commands, name: str) -> None:
         "a page with a picture for each that has run; `gpu` runs the next one without a result at scale gpu, and "
         "leaves an archive of what it measured; `zoo` takes the models that the explorer shows first from their runs. "
         "NAME may be your own TOML or Python file.",
-        usage="list | show NAME | run NAME … [--all] [--scale SCALE] [--seeds N] | gpu | report [--out DIR] | zoo",
+        usage="list | show NAME | run NAME … [--all] [--scale SCALE] [--seeds N] | gpu | report [--page FILE] | zoo",
     )
     parser.add_argument("action", choices=tuple(ACTIONS), help="what to do")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a study's name, or the path of its file")
@@ -52,6 +52,7 @@ def add(commands: Commands, name: str) -> None:
         parser,
         "report, zoo, gpu: folder for pages, runs or archives (default: report/, zoo/ or archives/ under the root)",
     )
+    parser.add_argument("--page", type=Path, metavar="FILE", help="report: write this one HTML file in place of pages")
     add_workers(parser, "runs that train at a time (default: one a core)")
     parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster: host:port, auto, or local")
     parser.add_argument(
@@ -65,7 +66,7 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, _: list[str]) -> int | None:
-    others = [name for name in ("out", *ACTIONS["run"]) if name not in ACTIONS[options.action]]
+    others = [name for name in ("out", "page", *ACTIONS["run"]) if name not in ACTIONS[options.action]]
     refuse(options, others, f"is not of `workbench study {options.action}`; leave it out")
     if options.names and options.action in ("list", "zoo"):
         raise ValueError(f"`workbench study {options.action}` takes no name; leave out {options.names[0]}")
@@ -206,6 +207,7 @@ def _report(options: argparse.Namespace) -> None:
         REPORT,
         STUDIES,
         collect,
+        export_results,
         find_studies,
         keep_earlier,
         read_ledger,
@@ -228,6 +230,9 @@ def _report(options: argparse.Namespace) -> None:
     elif not new and not earlier:
         raise ValueError(f"no study under {options.root} has run; `workbench study run NAME` runs one")
     results = keep_earlier(new, earlier, studies)
+    if options.page is not None:
+        say(f"{len(results)} results on one page: {export_results(results, studies, options.page)}")
+        return
     pages = write_pages(results, studies, out)
     say(f"{len(results)} results on {len(pages)} pages; the first: {pages[0]}")
 

@@ -34,6 +34,7 @@ from workbench.figures.for_paper import for_paper
 from workbench.figures.head_grid import head_grid
 from workbench.figures.hop_by_hop import hop_by_hop
 from workbench.figures.input_differences import attention_difference, residual_difference
+from workbench.figures.judged_claim import judged_claim
 from workbench.figures.layer_similarity import layer_similarity
 from workbench.figures.learning_curves import learning_curves
 from workbench.figures.mechanisms import mechanism_rates, mechanisms
@@ -139,6 +140,7 @@ __all__ = [
     "hop_ladder",
     "hop_matrices",
     "hops",
+    "judged_claim",
     "knockout",
     "layer_similarity",
     "learning_curves",

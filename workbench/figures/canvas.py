@@ -149,7 +149,7 @@ def _draw_residual(
 def residual_maps(
     seen: Capture, table: Measurement, *, example: int = 0, start: int = 0, cell: tuple[str, int] | None = None
 ) -> Drawing:
-    """The residual's top token at every point and position, the encoder basis above the decoder basis.
+    """The residual's top token at every point and position, in the decoder basis and below it in the encoder basis.
 
     Args:
         seen: what the table was measured on, for the tokens and the answers.
@@ -167,8 +167,8 @@ def residual_maps(
     page.tokens()
     answers = answer_rows(seen, example)
     right = answers[-1] if len(answers) == 2 else None
-    for basis in projection.BASES:
-        page.heading(f"{basis} basis")
+    for basis, read in (("decoder", "output"), ("encoder", "input")):
+        page.heading(f"read as {read} ({basis} basis)")
         page.residual(table.select(basis=basis, rank=1), right)
     page.rows(answers)
     notes = f"{seen.subject.name}; the largest {table.units}{normed(table)}{part_drawn(drawn, len(words))}"

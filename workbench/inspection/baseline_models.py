@@ -90,10 +90,19 @@ def uninformed_models(
         return []
     from workbench.models.hooked import hook_alike
 
-    make = {UNTRAINED: untrained, SHUFFLED: shuffled}[kind]
-    models = [make(model, generator(seeds[0], kind, seeds[1], draw)) for draw in range(n)]
+    models = [_made(kind, model, draw, seeds) for draw in range(n)]
     subjects = [Subject.of(made, subject.task, f"{subject.name}, {kind}") for made in models]
     return [Model.of(made, selection, given=hooked) for hooked, made in zip(hook_alike(models), subjects, strict=True)]
+
+
+def uninformed_model(kind: str, model: AnyModel, subject: Subject, draw: int, seeds: tuple[int, int]) -> Model:
+    """One of `uninformed_models` by its number, without a head in focus: for large models, one at a time."""
+    return Model(Subject.of(_made(kind, model, draw, seeds), subject.task, f"{subject.name}, {kind}"), None)
+
+
+def _made(kind: str, model: AnyModel, draw: int, seeds: tuple[int, int]) -> AnyModel:
+    make = {UNTRAINED: untrained, SHUFFLED: shuffled}[kind]
+    return make(model, generator(seeds[0], kind, seeds[1], draw))
 
 
 def data_to_choose_heads_on(subject: Subject, names: Sequence[str], seed: int) -> Batch | None:

@@ -12,8 +12,9 @@ output as well.
 
 from __future__ import annotations
 
+import copy
 from functools import partial
-from types import SimpleNamespace
+from types import CellType, FunctionType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -183,6 +184,17 @@ class BridgedModel(OwnModel):
         self.facts = self._learnt(tokens)
         let_watch_only(bridge, self.facts.watched_only)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> BridgedModel:
+        # TransformerLens keeps the pattern of the last run, which cannot be copied where that run was for gradients.
+        kept = (value for module in self.modules() for value in vars(module).values() if isinstance(value, Tensor))
+        memo |= {id(value): value.detach() for value in kept if not value.is_leaf}
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        for module in copied.modules():  # a function that it has put in place of a method is of the module copied from
+            functions = {name: value for name, value in vars(module).items() if isinstance(value, FunctionType)}
+            vars(module).update({name: _of_copies(function, memo) for name, function in functions.items()})
+        return copied
+
     def hooked(self) -> Any:
         """The bridge itself."""
         return self.module
@@ -198,3 +210,15 @@ class BridgedModel(OwnModel):
     @property
     def final_norm(self) -> Any:
         return self.module.ln_final
+
+
+def _of_copies(function: FunctionType, memo: dict[int, Any]) -> FunctionType:
+    """A function as it is, but for what it has closed over: of that, what `copy.deepcopy` has made with this memo."""
+    contents = [cell.cell_contents for cell in function.__closure__ or ()]
+    cells = tuple(
+        CellType(_of_copies(each, memo) if isinstance(each, FunctionType) else copy.deepcopy(each, memo))
+        for each in contents
+    )
+    made = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, cells)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made

@@ -118,6 +118,11 @@ class OwnModel(nn.Module):
                 f"{self.parts.unembed} is no unembedding of {self.parts.embed}: its weight is {unembed}, not {embed}"
             )
 
+    @property
+    def can_be_fresh(self) -> bool:
+        """Whether something builds it with fresh weights."""
+        return self.build is not None
+
     def fresh(self, draws: torch.Generator) -> OwnModel:
         """The same model with fresh weights.
 

@@ -7,56 +7,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 
 from workbench import figures
-from workbench.capture import Capture, Subject
+from workbench.capture import Subject
 from workbench.inspection import inspect_run
+from workbench.inspection.baseline_models import Model
+from workbench.inspection.head_claims import RoleHead, judged_heads
 from workbench.inspection.result import Result
-from workbench.instruments.attention import head_roles
-from workbench.interventions import fallen_without
-from workbench.interventions.edit import Head, edited_logits, head_in_words
+from workbench.inspection.uninformed_heads import Prompted
+from workbench.inspection.without_heads import answered
+from workbench.judgement.claim import JudgedClaim
+from workbench.judgement.words import claims as claim_words
 from workbench.judgement.words import heads as words
 from workbench.measurement import Measurement
-from workbench.measurement.controls import UNTRAINED
 from workbench.runs import HeldRun, Run, load_run, means_run
-from workbench.tasks import Batch, Sequences, correct, own_sequences
+from workbench.tasks import Sequences, own_sequences
+from workbench.tasks.prompt_sets import FEWEST, named, prompt_set
 from workbench.util.seeds import generator
 from workbench.util.settings import as_json
 
 REPEATED = 32  # random tokens, each of which comes twice
 REMOVED_ON = 64  # sequences
-NAME, ALL = "head_roles", "all"
+NAME = "head_roles"
 UNTOLD = ("gold recall", "own position")  # the first has the keys of gold precision
-
-
-@dataclass(frozen=True)
-class RoleHead:
-    """A head that is among the strongest of a role.
-
-    Attributes:
-        role, layer, head: which.
-        share: of a query's attention on the role's keys, with its interval.
-        baseline: the largest share that a head of re-initialised models reaches; without such models, that a head with
-            attention drawn at random has.
-        lost, lost_there: right answers that turn wrong without the head, of all and of the role's queries.
-    """
-
-    role: str
-    layer: int
-    head: int
-    share: Measurement
-    baseline: float
-    lost: Measurement
-    lost_there: Measurement
-
-    @property
-    def is_more(self) -> bool:
-        """Whether its whole interval lies above what re-initialised heads reach."""
-        low = self.share.ends[0]
-        return low is not None and low > self.baseline
 
 
 @dataclass(frozen=True)
@@ -70,6 +45,7 @@ class Heads:
         right: the share of answers that the model has right.
         n, removed_on: sequences that attention was measured on, and on which heads were removed.
         others: whether the latter are others, as those of a task are; those of a text are some of the same.
+        prompts: whether these are the prompts of a set.
     """
 
     name: str
@@ -79,10 +55,11 @@ class Heads:
     n: int
     removed_on: int
     others: bool
+    prompts: bool = False
 
     @property
     def says(self) -> str:
-        """The strongest heads of each role that have more of it than re-initialised ones, and the roles of none."""
+        """The strongest heads of each role beyond their controls, the best of each judged, and the roles of none."""
         shown = [each for each in self.strongest if each.is_more]
         rows = [
             (
@@ -95,14 +72,18 @@ class Heads:
             )
             for each in shown
         ]
-        baseline = "re-initialised" if UNTRAINED in self.roles.controls else "at random"
         mean = self.roles.mean
         n_heads = len(mean.coords["layer"]) * len(mean.coords["head"])
         lines = [words.of_sample(self.n, n_heads, self.removed_on, self.right, self.others), ""]
-        lines += [*words.of_roles(rows, baseline), ""] if rows else []
-        named = {each.role for each in shown}
-        absent = [role for role in dict.fromkeys(each.role for each in self.strongest) if role not in named]
-        return "\n".join([*lines, *([words.of_absent(absent, baseline)] if absent else []), words.NOT_SHOWN])
+        lines += [*words.of_roles(rows, self.prompts), ""] if rows else []
+        best = {each.role: each for each in reversed(shown)}
+        lines += [line for role in dict.fromkeys(each.role for each in shown) for line in _judged(best[role])]
+        absent = [role for role in dict.fromkeys(each.role for each in self.strongest) if role not in best]
+        return "\n".join([*lines, *([words.of_absent(absent)] if absent else []), *self._notes])
+
+    @property
+    def _notes(self) -> list[str]:
+        return [words.NOT_SHOWN, *([] if self.others else [words.BY_PROBABILITY])]
 
     def figure(self) -> Any:
         """Every head's roles as a map."""
@@ -128,6 +109,8 @@ class Heads:
                 },
                 "baseline": each.baseline,
                 "more_than_baseline": each.is_more,
+                "judgement": each.judgement.model_dump(mode="json"),
+                "pairs": None if each.pairs is None else [float(m.values) for m in each.pairs],
             }
             for each in self.strongest
         ]
@@ -145,6 +128,12 @@ class Heads:
 
     def _controls(self) -> Mapping[str, Measurement]:
         return {name: control.mean for name, control in self.roles.controls.items()}
+
+
+def _judged(best: RoleHead) -> list[str]:
+    """A role's best head, judged, in lines."""
+    (first, *below), *_ = claim_words.lines(JudgedClaim(places=(best.judgement,)))
+    return [first, *(f"  {line}" for line in [*below, *([] if best.pairs is None else [words.of_pairs(*best.pairs)])])]
 
 
 def _share(m: Measurement) -> words.Share:
@@ -183,29 +172,23 @@ def heads(
     inspected = inspect_run(run, n=n, seed=seed, name=name, step=step, conditions=[{}], **by_label)
     if NAME not in inspected:
         raise ValueError(f"{name}: {inspected.left_out.get(NAME, 'its attention patterns cannot be seen')}")
-    result = inspected[NAME]
+    result, bare = inspected[NAME], run.model(step)
     batch = task.sample(min(n, REMOVED_ON), generator(seed, "heads"), split="test")
-    subject, hooked = Subject.of(run.model(step), task, name), run.hooked(step)
-    keys = head_roles.role_keys(Capture({}, batch, subject), by_label=True)
-    strongest = [(role, head) for role in result.mean.coords["role"] for head in _strongest(result, role, top)]
+    own = Model(Subject.of(bare, task, name), None, run.hooked(step))
+    prompted = None if text is None else _prompted(bare, text, len(batch), seed)
+    shares = {role: result.examples.select(role=role) for role in result.mean.coords["role"] if role not in UNTOLD}
+    about: Any = {"top": top, "seeds": (seed, run.config.seed)}
+    ranked = judged_heads(own, batch, shares, result.controls, prompted, **about)
+    right, others = answered(own.hooked, batch)[0].sum() / batch.loss_mask.sum(), not isinstance(task, Sequences)
+    return Heads(name, result, ranked, float(right), len(inspected.sample), len(batch), others, prompted is not None)
 
-    at = {ALL: torch.ones_like(batch.loss_mask), **{role: keys[role].any(-1) for role, _ in strongest}}
-    removed = sorted({head for _, head in strongest})
-    lost = fallen_without(hooked, subject, batch, removed, at).mean()
-    ranked = tuple(
-        RoleHead(
-            role,
-            *head,
-            share=result.mean.select(role=role, layer=head[0], head=head[1]),
-            baseline=_baseline(result, role),
-            lost=lost.select(removed=head_in_words(*head), at=ALL),
-            lost_there=lost.select(removed=head_in_words(*head), at=role),
-        )
-        for role, head in strongest
-    )
-    return Heads(
-        name, result, ranked, _right(hooked, batch), len(inspected.sample), len(batch), not isinstance(task, Sequences)
-    )
+
+def _prompted(model: Any, text: str | Path, n: int, seed: int) -> Prompted | None:
+    """The pairs of a prompt set, if its name is given."""
+    if (set_of_prompts := named(text)) is None:
+        return None
+    drawn = prompt_set(set_of_prompts, model, n=max(n, FEWEST), seed=seed)
+    return Prompted(drawn.pairs, drawn.control, drawn.made.key)
 
 
 def _opened(model: Any, text: str | Path | None, n: int, seed: int, step: int | None) -> Run:
@@ -227,25 +210,3 @@ def _opened(model: Any, text: str | Path | None, n: int, seed: int, step: int | 
     half = torch.randint(opened.config.d_vocab, (n, length), generator=generator(seed, "repeated tokens"))
     tokens = own_sequences(half.repeat(1, 2), opened.config.d_vocab, words=opened.vocabulary)
     return HeldRun.of(opened, tokens, name)
-
-
-def _strongest(result: Result, role: str, top: int) -> list[Head]:
-    """The heads with most of a role, the strongest first; none where no query has such a key, or it is not told of."""
-    shares = result.mean.select(role=role)
-    if role in UNTOLD or np.isnan(shares.values).all():
-        return []
-    order = (-shares.values).argsort(None, "stable")[:top]
-    layers, heads = np.unravel_index(order, shares.values.shape)
-    return [(int(shares.coords["layer"][i]), int(j)) for i, j in zip(layers, heads, strict=True)]
-
-
-def _baseline(result: Result, role: str) -> float:
-    """The largest share that a head of a re-initialised model has; without such models, one that attends at random."""
-    mean = result.controls[UNTRAINED if UNTRAINED in result.controls else "random_graph"].mean.select(role=role)
-    return float(np.nanmax(mean.values if mean.high is None else mean.high))
-
-
-def _right(hooked: Any, batch: Batch) -> float:
-    """The share of answers that the model has right."""
-    right = correct(edited_logits(hooked, batch.tokens, []).cpu(), batch) == 1
-    return float((right & batch.loss_mask).sum() / batch.loss_mask.sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import pandas as pd
@@ -12,21 +12,21 @@ import plotly.graph_objects as go
 from workbench import figures
 from workbench.capture import Capture
 from workbench.figures import Drawing
-from workbench.inspection import Inspected, claims
+from workbench.inspection import Inspected
 from workbench.inspection.findings import findings, focus
-from workbench.inspection.found import Kept
 from workbench.inspection.learning_curves import learning_curves, logged_on
 from workbench.inspection.seed_groups import SeedGroup, seed_groups
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
 from workbench.interventions import head_in_words
-from workbench.judgement.findings import Findings
+from workbench.judgement.findings import Findings, Focus
 from workbench.judgement.words import claims as claims_in_words
 from workbench.judgement.words.figures import learnt
 from workbench.judgement.words.findings import Statement, how_sure, statements
 from workbench.judgement.words.findings import focus as focus_in_words
 from workbench.measurement import Measurement
 from workbench.report.sections import causal_of, controls_of
+from workbench.runs import Run
 from workbench.util.words import capitalised
 
 Picture: TypeAlias = go.Figure | Drawing
@@ -90,28 +90,35 @@ def story(inspected: Inspected, seen: Capture | None = None) -> list[Chapter]:
     return with_input(of_many_inputs(inspected), inspected, seen)
 
 
+def of_findings(found: Findings, run: Run, seen: Capture | None = None) -> list[Chapter]:
+    """The same of what is kept of a run, with nothing measured anew: some chapters are without their pictures.
+
+    Args:
+        found: what was found of it.
+        run: the run, for its log.
+        seen: the run on one input, which the story begins with.
+    """
+    head = found.focus and (found.focus.needed or found.focus.head)
+    return [*_on_one_input(seen, head or (0, 0), found.focus, {}), *_told(found, run), _sure(found)]
+
+
 def of_many_inputs(inspected: Inspected) -> list[Chapter]:
     """The chapters that no single input is in."""
     (one,) = seed_groups([inspected])
     found = findings(one)
-    rows = [claims_in_words.row(claim, place) for claim in found.claims for place in claim.places]
-    table = pd.DataFrame(rows) if rows else None
-    sure = Chapter(SURE, Statement(how_sure([found]), ()), (), _not_sure(inspected), table=table)
-    return [*_told(inspected, one, found), sure]
+    return [_measured(one, chapter) for chapter in [*_told(found, inspected.run), _sure(found)]]
 
 
-def with_input(
-    chapters: Sequence[Chapter], inspected: Inspected, seen: Capture | None, known: Kept | None = None
-) -> list[Chapter]:
+def with_input(chapters: Sequence[Chapter], inspected: Inspected, seen: Capture | None) -> list[Chapter]:
     """Those chapters behind one input, so that a page need not make them anew for another.
 
     Args:
         chapters: from `of_many_inputs`.
         inspected: the run's measurements.
         seen: the run on one input; None for none.
-        known: what is kept of the run, which names its head while not all is measured yet.
     """
-    return [*_on_one_input(inspected, seen, known), *chapters]
+    numbers = {} if inspected.fallen is None else {"heads-removed": inspected.fallen}
+    return [*_on_one_input(seen, inspected.needed_head or (0, 0), focus(inspected), numbers), *chapters]
 
 
 def title_of(statement: Statement) -> str:
@@ -127,75 +134,98 @@ def title_of(statement: Statement) -> str:
     return TITLES["spread" if "spread" in statement.chips else "reads"]
 
 
-def _on_one_input(inspected: Inspected, seen: Capture | None, known: Kept | None) -> Iterator[Chapter]:
-    """One input from its truth to its answers, through the head in focus."""
+def _on_one_input(
+    seen: Capture | None, head: tuple[int, int], found: Focus | None, numbers: dict[str, Measurement]
+) -> Iterator[Chapter]:
+    """One input from its truth to its answers, through a head, and what is known of it."""
     if seen is None or seen.subject.no_pattern:
         return
-    layer, head = _head_of(known) or inspected.needed_head or (0, 0)
     asks = seen.subject.task.summary
     ends = (
         "its tokens to the next ones"
         if seen.subject.task.running_text
         else "the task's truth above to the model's answers"
     )
-    text = f"{capitalised(asks)}. One input, from {ends} below, through "
-    kept = None if known is None else focus_in_words(known.findings.focus)
-    why = kept or focus_in_words(focus(inspected)) or "Which head matters is not measured yet."
-    text += f"{head_in_words(layer, head)}. {why}"
-    picture = figures.canvas(seen, layer=layer, head=head)
-    weights = attention_graph.matrices(seen, 0, layer, head, n_hops=1)
-    numbers = {"attention": weights} | ({} if inspected.fallen is None else {"heads-removed": inspected.fallen})
-    yield Chapter(TITLES["asked"], Statement(text, ()), [picture], LIMITS["asked"], numbers)
+    why = focus_in_words(found) or "Which head matters is not measured yet."
+    text = f"{capitalised(asks)}. One input, from {ends} below, through {head_in_words(*head)}. {why}"
+    picture = figures.canvas(seen, layer=head[0], head=head[1])
+    weights = attention_graph.matrices(seen, 0, *head, n_hops=1)
+    yield Chapter(TITLES["asked"], Statement(text, ()), [picture], LIMITS["asked"], {"attention": weights} | numbers)
 
 
-def _head_of(known: Kept | None) -> tuple[int, int] | None:
-    return None if known is None or known.findings.focus is None else known.findings.focus.needed
-
-
-def _told(inspected: Inspected, one: SeedGroup, found: Findings) -> Iterator[Chapter]:
+def _told(found: Findings, run: Run) -> Iterator[Chapter]:
     """A chapter for each statement, and after the answers when they were learnt."""
+    judged = {claim.claim: claim for claim in found.claims}
     for statement in statements(found):
+        title, limits, pictures = title_of(statement), _limits(statement), []
+        if statement.claims:
+            places = [place for name in statement.claims for place in judged[name].places]
+            if statement.name and "tells nothing" not in statement.chips:
+                (claim,) = (judged[name] for name in statement.claims)
+                alike = [group for group in claim.alike if claims_in_words.name_of(claim, group) == statement.name]
+                places, limits = list(alike[0]), CLAIM_LIMITS
+            pictures = [figures.judged_claim(places)]
+        yield Chapter(title, statement, pictures, limits)
         if "answers" in statement.chips:
-            yield _answers(one, statement)
-            yield from _learnt(inspected)
-        elif statement.name and "tells nothing" not in statement.chips:
-            yield _claims(one, statement)
-        else:
-            yield _other(one, statement)
+            yield from _learnt(run)
 
 
-def _answers(one: SeedGroup, statement: Statement) -> Chapter:
-    pictures, numbers = [], {"overall": one["overall"].mean}
-    if "accuracy" in one and len(one["accuracy"].mean.dims) == 1:
-        numbers["accuracy"] = one["accuracy"].mean
-        pictures = [figures.accuracy({one.name: one["accuracy"].mean}, controls_of([one], "accuracy"))]
-    return Chapter(title_of(statement), statement, pictures, LIMITS["answers"], numbers)
+def _limits(statement: Statement) -> str:
+    chips = ("answers", "absent", "tells nothing", "spread")
+    chip = next((chip for chip in chips if chip in statement.chips), "holds" if statement.claims else "reads")
+    return LIMITS[chip]
 
 
-def _learnt(inspected: Inspected) -> Iterator[Chapter]:
+def _learnt(run: Run) -> Iterator[Chapter]:
     """When its answers became right, as it was logged; nothing of a model that was not trained here."""
-    curves = learning_curves(inspected.run, ["accuracy", "whole_answer"])
-    accuracy, told = curves.get("accuracy"), learnt(curves, inspected.run.task())
+    curves = learning_curves(run, ["accuracy", "whole_answer"])
+    accuracy, told = curves.get("accuracy"), learnt(curves, run.task())
     if told is None or accuracy is None or len(accuracy.values) < 2:
         return
-    picture = figures.learning_curves({inspected.name: curves})
+    picture = figures.learning_curves({run.name: curves})
     limits = (
-        f"One seed, as it was logged, on {logged_on(inspected.run)}. A share is reached at the first evaluation at or "
+        f"One seed, as it was logged, on {logged_on(run)}. A share is reached at the first evaluation at or "
         "above it; what happened between two evaluations is not known."
     )
     yield Chapter(LEARNT, Statement(told, ("answers",)), [picture], limits, curves)
 
 
-def _claims(one: SeedGroup, statement: Statement) -> Chapter:
-    """A claim: its rates, and its causal test."""
-    (name,) = statement.claims
-    pictures: list[Picture] = [_rates(one, [name])]
-    numbers = _numbers(one, [name])
-    tests = {claim: test for claim, test in causal_of(one).items() if claim == name}
-    if tests:
-        pictures += figures.causal({one.name: tests})
-        numbers[f"{name}-causal"] = tests[name]
-    return Chapter(title_of(statement), statement, pictures, CLAIM_LIMITS, numbers)
+def _sure(found: Findings) -> Chapter:
+    """What the numbers are over, what was not looked at, and so may well be, and every claim in a row of a table."""
+    rows = [claims_in_words.row(claim, place) for claim in found.claims for place in claim.places]
+    few = "" if found.samples[0].distinct >= 100 else " So few sequences leave wide intervals."
+    limits = (
+        "The claims are those that this workbench knows of; a model may also do something else that gives the same "
+        f"answers. Train other seeds to see whether they do it the same way.{few}"
+    )
+    return Chapter(SURE, Statement(how_sure([found]), ()), (), limits, table=pd.DataFrame(rows) if rows else None)
+
+
+def _measured(one: SeedGroup, chapter: Chapter) -> Chapter:
+    """A chapter with the numbers that were measured, and with the pictures that take them."""
+    if chapter.title in (LEARNT, SURE):
+        return chapter
+    if chapter.statement.claims:
+        numbers = _numbers(one, chapter.statement.claims)
+        tests = causal_of(one)
+        numbers |= {f"{name}-causal": tests[name] for name in chapter.statement.claims if name in tests}
+        return replace(chapter, numbers=numbers)
+    if "answers" in chapter.statement.chips:
+        pictures, numbers = [], {"overall": one["overall"].mean}
+        if "accuracy" in one and len(one["accuracy"].mean.dims) == 1:
+            numbers["accuracy"] = one["accuracy"].mean
+            pictures = [figures.accuracy({one.name: one["accuracy"].mean}, controls_of([one], "accuracy"))]
+        return replace(chapter, pictures=pictures, numbers=numbers)
+    spread = "spread" in chapter.statement.chips
+    measure = "entropy" if spread else "gold_mass"
+    numbers = _numbers(one, [measure])
+    runs = {one.name: numbers[measure]}
+    controls = {one.name: {name: numbers[f"{measure}-{name}"] for name in one[measure].controls}}
+    if spread and has_dominant(one[measure].examples):
+        rest = without_dominant(one[measure].examples).mean()
+        runs[f"{one.name}, {WITHOUT}"] = numbers[f"{measure}-without-dominant-rows"] = rest
+    draw = figures.by_layer if spread else figures.any_measure
+    return replace(chapter, pictures=draw(runs, controls), numbers=numbers)
 
 
 def _numbers(one: SeedGroup, names: Sequence[str]) -> dict[str, Measurement]:
@@ -206,37 +236,3 @@ def _numbers(one: SeedGroup, names: Sequence[str]) -> dict[str, Measurement]:
         numbers[name] = result.mean
         numbers |= {f"{name}-{control}": each.mean for control, each in result.controls.items()}
     return numbers
-
-
-def _rates(one: SeedGroup, names: Sequence[str]) -> go.Figure:
-    (inspected,) = one.members
-    return figures.mechanisms({one.name: claims.beside(inspected, names=names)})
-
-
-def _other(one: SeedGroup, statement: Statement) -> Chapter:
-    """What is about no single claim: those that tell nothing, where it looks, how its representations spread."""
-    if statement.claims:
-        picture, numbers = [_rates(one, statement.claims)], _numbers(one, statement.claims)
-        limits = next(
-            (LIMITS[chip] for chip in ("absent", "tells nothing") if chip in statement.chips), LIMITS["holds"]
-        )
-        return Chapter(title_of(statement), statement, picture, limits, numbers)
-    chip = "spread" if "spread" in statement.chips else "reads"
-    measure = {"spread": "entropy", "reads": "gold_mass"}[chip]
-    numbers = _numbers(one, [measure])
-    runs = {one.name: numbers[measure]}
-    controls = {one.name: {name: numbers[f"{measure}-{name}"] for name in one[measure].controls}}
-    if chip == "spread" and has_dominant(one[measure].examples):
-        rest = without_dominant(one[measure].examples).mean()
-        runs[f"{one.name}, {WITHOUT}"] = numbers[f"{measure}-without-dominant-rows"] = rest
-    draw = figures.by_layer if chip == "spread" else figures.any_measure
-    return Chapter(title_of(statement), statement, draw(runs, controls), LIMITS[chip], numbers)
-
-
-def _not_sure(inspected: Inspected) -> str:
-    """What was not looked at, and so may well be."""
-    few = "" if len(inspected.sample) >= 100 else " So few sequences leave wide intervals."
-    return (
-        "The claims are those that this workbench knows of; a model may also do something else that gives the same "
-        f"answers. Train other seeds to see whether they do it the same way.{few}"
-    )

@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench import tasks
 from workbench.runs import Run
-from workbench.testing import attention, measures, modules, objectives, questions
+from workbench.testing import attention, measures, methods, modules, objectives, questions
 from workbench.testing import tasks as task_checks
 from workbench.testing.require import ContractError, NotTested
 from workbench.util.messages import brief
@@ -98,7 +98,7 @@ def _subjects(
     """What the checks of a part take, each with its settings in words."""
     if CHECKS[kind] is measures.CHECKS:
         yield "", measures.of_runs(name, runs)
-    elif kind in ("presets", "probes", "studies"):
+    elif kind in ("presets", "probes", "studies", "methods"):
         yield "", name
     else:
         for given in settings or ({},):
@@ -123,6 +123,7 @@ CHECKS: dict[str, Sequence[Callable[[Any], None]]] = {
     "presets": questions.PRESET_CHECKS,
     "probes": questions.PROBE_CHECKS,
     "studies": questions.STUDY_CHECKS,
+    "methods": methods.CHECKS,
 }
 """Kind of part, as in `util.plugins.KINDS` -> its checks."""
 

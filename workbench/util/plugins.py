@@ -1,10 +1,10 @@
 """Plugins: parts of one's own, in a file or an installed package outside this repository.
 
 A plugin's file has the same dicts as the folders here, any of them: `TASKS`, `PRESETS`, `ATTENTION`, `MODELS`,
-`OBJECTIVES`, `INSTRUMENTS`, `WEIGHTS`, `MECHANISMS`, `PROBES`, `STUDIES`. An installed package names each part in an
-entry point of a group such as `workbench.tasks`. Both are then in the dicts of this package, for every command, the
-processes that it starts, and the explorer. A plugin is code: it is loaded because its user names or installed it, never
-because a run asks for it.
+`OBJECTIVES`, `INSTRUMENTS`, `WEIGHTS`, `MECHANISMS`, `PROBES`, `STUDIES`, `METHODS`. An installed package names each
+part in an entry point of a group such as `workbench.tasks`. Both are then in the dicts of this package, for every
+command, the processes that it starts, and the explorer. A plugin is code: it is loaded because its user names or
+installed it, never because a run asks for it.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ KINDS: dict[str, _Kind] = {
     "mechanisms": _Kind("mechanism", "workbench.mechanisms", "MECHANISMS"),
     "probes": _Kind("probe preset", "workbench.probes.presets", "PRESETS", "workbench.probes.presets.Preset"),
     "studies": _Kind("study", "workbench.studies", "STUDIES", "workbench.studies.study.Study"),
+    "methods": _Kind("method", "workbench.benchmark.methods", "METHODS"),
 }
 """Kind of part, which is the group of its entry points and, in capitals, its dict in a file -> where it belongs."""
 

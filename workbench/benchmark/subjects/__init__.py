@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from workbench.benchmark.subjects import chains, symbols, token_and_position
+from workbench.benchmark.subjects import chains, composed, symbols, token_and_position
 from workbench.benchmark.subjects.planted import Effect, Label, Planted, PlantedTruth
 from workbench.tasks import TASKS, Task
 from workbench.util.lookup import lookup
@@ -23,6 +23,7 @@ from workbench.util.lookup import lookup
 SUBJECTS: dict[str, Callable[[int | None], Planted]] = {
     **chains.CHAINS,
     **symbols.SYMBOLS,
+    **composed.COMPOSED,
     "turned_token": token_and_position.turned_token,
 }
 OWN_TASKS: dict[str, type[Task]] = {

@@ -89,6 +89,14 @@ def follow(
     write.head(0, head, query=query, key=position, reads=written.double().diag() @ position, writes=out)
 
 
+def follower(seed: int | None) -> Planted:
+    """One head follows every chain: nothing misleads."""
+    write = chain_decoder(1, seed)
+    follow(write, 0)
+    truth = PlantedTruth(edges=edges_of("a0.h0", "logits"), needed=(("a0.h0",),))
+    return Planted("follower", write.model, PointerChain(n=N, k=K), truth, seed)
+
+
 def decoy(seed: int | None) -> Planted:
     """Head 0 has the gold pattern, sharper than any, and writes nothing; head 1, whose pattern is softer, works."""
     write, (idle, works) = chain_decoder(2, seed), in_order(2, seed)
@@ -144,4 +152,11 @@ def mlp_alone(seed: int | None) -> Planted:
     return Planted("mlp_alone", write.model, StraightChain(n=N, k=K), truth, seed)
 
 
-CHAINS = {"decoy": decoy, "split": split, "shared_out": shared_out, "backups": backups, "mlp_alone": mlp_alone}
+CHAINS = {
+    "follower": follower,
+    "decoy": decoy,
+    "split": split,
+    "shared_out": shared_out,
+    "backups": backups,
+    "mlp_alone": mlp_alone,
+}

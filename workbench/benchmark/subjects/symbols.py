@@ -25,14 +25,15 @@ class Symbols(Task):
 
     q=5, length=4: `3 0 4 1 =` asks for 3 (`first`) or 0 (`minimum`); with q=2, `1 0 0 1 =` asks for 1 (`differ`).
     Labels, at `=`: `first` and `second` (the symbols at `places`), `minimum` (the smallest), `differ` (whether first
-    and second do), `asked` (the answer). Gold edge: `=` reads the symbols that decide the answer.
+    and second do), `asked` (the answer), `sum` (of all, modulo q, of which no few of them tell anything). Gold edge:
+    `=` reads the symbols that decide the answer.
     """
 
     name: ClassVar[str] = "symbols"
     summary: ClassVar[str] = "a few symbols; say the one at a place, the smallest, or whether two differ"
     group: ClassVar[str] = "asked"
     unit: ClassVar[Literal["sequence"]] = "sequence"
-    token_labels: ClassVar[tuple[str, ...]] = ("first", "second", "minimum", "asked")
+    token_labels: ClassVar[tuple[str, ...]] = ("first", "second", "minimum", "asked", "sum")
 
     q: int = Field(5, ge=2, le=64, description="alphabet size")
     length: int = Field(8, ge=2, le=64, description="symbols in a sequence")
@@ -79,6 +80,7 @@ class Symbols(Task):
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         first, second = (tokens[:, place] for place in self.places)
         of = {"first": first, "second": second, "minimum": tokens.amin(-1), "differ": (first != second).long()}
+        of["sum"] = torch.where(tokens < self.q, tokens, 0).sum(-1) % self.q
         labels = {
             name: torch.where(tokens == self.q, value[:, None], -1)
             for name, value in {**of, "asked": of[self.asks]}.items()
@@ -143,7 +145,7 @@ class _Building:
         return Planted(name, self.write.model, self.task, truth, self.seed)
 
 
-def _task(seed: int | None, **settings: Any) -> Symbols:
+def symbols_task(seed: int | None, **settings: Any) -> Symbols:
     """A task whose places are drawn."""
     task = Symbols(**settings)
     first, second = in_order(task.length, seed, "places")[:2]
@@ -160,7 +162,7 @@ def exclusive_or(seed: int | None) -> Planted:
 
     Before the MLP either bit can be read off along a direction, and whether they differ along none.
     """
-    make = _Building(_task(seed, q=2, length=16, asks="differ"), seed, rooms=3, d_mlp=4)
+    make = _Building(symbols_task(seed, q=2, length=16, asks="differ"), seed, rooms=3, d_mlp=4)
     first, second, out = make.rooms
     heads = in_order(2, seed)
     for which, head in enumerate(heads):
@@ -182,7 +184,7 @@ def late(seed: int | None) -> Planted:
 
     It is decoded from layer 0 on, and used from layer 1 on.
     """
-    make = _Building(_task(seed, q=2, length=16), seed, rooms=2, n_layers=2)
+    make = _Building(symbols_task(seed, q=2, length=16), seed, rooms=2, n_layers=2)
     early, says = in_order(2, seed)
     make.carry(0, early, make.rooms[0])
     make.carry(1, says, make.out)
@@ -198,7 +200,7 @@ def permuted_code(seed: int | None) -> Planted:
 
     A logit lens before the MLP is sure of a wrong symbol. A probe reads the right one there.
     """
-    task = _task(seed)
+    task = symbols_task(seed)
     make = _Building(task, seed, rooms=1, d_mlp=task.q)
     # A cycle through all symbols in a drawn order: none stands for itself.
     around = torch.tensor(in_order(task.q, seed, "code"))
@@ -216,7 +218,7 @@ def permuted_code(seed: int | None) -> Planted:
 
 def clipping_mlp(seed: int | None) -> Planted:
     """A head says the symbol with twice the logit that comes out: the MLP clips it to 1, against the answer."""
-    task = _task(seed)
+    task = symbols_task(seed)
     make = _Building(task, seed, rooms=1, d_mlp=task.q)
     head = in_order(2, seed)[0]
     make.carry(0, head, 2 * make.out)
@@ -233,7 +235,7 @@ def inhibition_head(seed: int | None) -> Planted:
 
     Such are the negative name movers of GPT-2 (Wang and others 2022, arXiv 2211.00593).
     """
-    make = _Building(_task(seed), seed, rooms=1)
+    make = _Building(symbols_task(seed), seed, rooms=1)
     says, against = in_order(2, seed)
     make.carry(0, says, make.out)
     make.carry(0, against, -AGAINST * make.out)
@@ -248,7 +250,7 @@ def either_head(seed: int | None) -> Planted:
 
     A symbol's logit is 1 − relu(1 − what was brought of it), so that without one head not even the logits are others.
     """
-    task = _task(seed)
+    task = symbols_task(seed)
     make = _Building(task, seed, rooms=2, d_mlp=task.q + 1)
     for head in (0, 1):
         make.carry(0, head, make.rooms[0])
@@ -265,7 +267,7 @@ def either_head(seed: int | None) -> Planted:
 
 def idle_minimum(seed: int | None) -> Planted:
     """The smallest symbol is held at `=`, and no answer needs it: what is asked for is the symbol at a place."""
-    make = _Building(_task(seed), seed, rooms=2)
+    make = _Building(symbols_task(seed), seed, rooms=2)
     idle, says = in_order(2, seed)
     make.carry(0, idle, make.rooms[0], "minimum")
     make.carry(0, says, make.out)

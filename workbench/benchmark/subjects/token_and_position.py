@@ -19,14 +19,14 @@ from workbench.tasks.pairs import with_other_value
 class Turned(Task):
     """At every position the token turned on by its position is asked for: (token + position) mod p.
 
-    p=5: `3 0 4 1` asks for `3 1 1 4`. Label: `turned`, the answer.
+    p=5: `3 0 4 1` asks for `3 1 1 4`. Labels: `turned`, the answer, and `sum`, of all numbers, modulo p.
     """
 
     name: ClassVar[str] = "turned"
     summary: ClassVar[str] = "numbers; say each plus its position, modulo p"
     group: ClassVar[str] = "turned"
     unit: ClassVar[Literal["position"]] = "position"
-    token_labels: ClassVar[tuple[str, ...]] = ("turned",)
+    token_labels: ClassVar[tuple[str, ...]] = ("turned", "sum")
 
     p: int = Field(7, ge=2, le=64, description="the modulus, and the number of symbols")
     length: int = Field(8, ge=2, le=64, description="numbers in a sequence")
@@ -60,7 +60,8 @@ class Turned(Task):
         return Batch(tokens, self.truth(tokens).labels["turned"], torch.ones_like(tokens, dtype=torch.bool))
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
-        return Truth(labels={"turned": (tokens + torch.arange(tokens.shape[1])) % self.p})
+        turned, total = tokens + torch.arange(tokens.shape[1]), tokens.sum(-1, keepdim=True).expand_as(tokens)
+        return Truth(labels={"turned": turned % self.p, "sum": total % self.p})
 
     def parse(self, text: str) -> Batch:
         tokens = self.vocabulary.encode(text)

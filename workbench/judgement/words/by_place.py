@@ -112,11 +112,12 @@ def _half_way(m: Measurement, dim: str, index: tuple[np.intp, ...]) -> str:
     return f"half of that change was not there yet {before}, there {there}"
 
 
-def differs(difference: Measurement) -> str | None:
-    """At how many places B differs from A, and where most.
+def differs(difference: Measurement, sides: Sequence[Measurement] = ()) -> str | None:
+    """Where B differs from A most and by how much, and at how many places.
 
     Args:
         difference: B less A, with intervals where there are any.
+        sides: A and B, of which the sentence then begins with the two numbers.
     """
     most, sure = extreme(sizes(difference), "most"), apart_from_none(difference)
     if most is None:
@@ -133,6 +134,12 @@ def differs(difference: Measurement) -> str | None:
     if most.n == 1:
         return f"B differs from A {largest}."
     text = f"B differs from A at {sure} of {most.n} places, by intervals that exclude 0"
+    if len(most.places) == 1 and sides:
+        (place,) = most.places
+        first, second = (numbers.number(float(side.select(**place).values), side.units) for side in sides)
+        own = difference.select(**place)
+        by = numbers.difference(float(own.values), *own.ends, difference.units)
+        return f"{capitalised(at_places(most))}: {first} in A, {second} in B, {by}. {text}."
     return f"{text}: by {ends}." if most.anywhere else f"{text}; most {largest}."
 
 

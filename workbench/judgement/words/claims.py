@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -115,11 +115,28 @@ def need_in_short(group: Group) -> str:
     return words if any(judgement.beyond for judgement in group) else f"but {words}"
 
 
-def how_many(claims: Sequence[Group]) -> str:
-    """How many of some claims are there beyond their controls somewhere, and which."""
-    beyond = [places[0].title for places in claims if any(judgement.beyond for judgement in places)]
-    text = f"{len(beyond)} of {len(claims)} claims hold beyond their controls, at one place at least"
-    return f"{text}: {', '.join(beyond)}." if beyond else f"{text}."
+def how_many(claims: Sequence[Group], needed: Collection[str] = ()) -> str:
+    """How many of some claims are there beyond their controls somewhere, and each with how often it holds at most.
+
+    Args:
+        claims: each at every place where it is read.
+        needed: the names of those that the answers are known to need.
+    """
+    beyond = [places for places in claims if any(judgement.beyond for judgement in places)]
+    text = f"{len(beyond)} of {len(claims)} claims hold beyond their controls"
+    text += f": {', '.join(_at_most(places, needed) for places in beyond)}" if beyond else ""
+    others = [_at_most(places, needed) for places in claims if places not in beyond]
+    return f"{text}; {'not so' if beyond else 'none of'} {', '.join(others)}." if others else f"{text}."
+
+
+def _at_most(places: Group, needed: Collection[str]) -> str:
+    """`Minimum at the delimiter (79.2%, needed)`: at the place where it holds most, of those beyond controls if any."""
+    told = [judgement for judgement in places if judgement.beyond] or places
+    most = max(told, key=lambda judgement: judgement.rate if judgement.rate == judgement.rate else -1.0)
+    said = [percent(most.rate)]
+    if not most.beyond and most.found and most.against is not None:
+        said.append(AGAINST[most.against])
+    return f"{most.title} ({', '.join([*said, *(['needed'] if most.claim in needed else [])])})"
 
 
 def name_of(claim: JudgedClaim, group: Group) -> str:

@@ -12,16 +12,18 @@ from workbench.measurement.places import at_point
 
 
 def in_words(spread: Spread) -> str:
-    """Which rows dominate, if any; then where the measure is least, or its range; beside re-initialised models."""
-    parts = [_dominated(spread)] if spread.dominated else []
-    parts.append(_least(spread))
+    """Whether it lies below re-initialised models; where it is least, or its range; which rows dominate, if any."""
+    name = f"{spread.name}{' without the dominant tokens' if spread.dominated else ''}"
+    models = f"{spread.models} re-initialised models"
+    parts = []
     if spread.collapsed:
-        parts.append(f"It lies below re-initialised models {_layers(spread.collapsed)}.")
+        parts.append(f"{name} lies below {models} {_layers(spread.collapsed)}: representations collapse there.")
     elif spread.models >= FEWEST_NULLS:
-        parts.append(f"At no layer is it clearly below {spread.models} re-initialised models.")
-    elif spread.models:
+        parts.append(f"At no layer is {name[0].lower()}{name[1:]} clearly below {models}: no collapse is seen.")
+    parts.append(_least(spread, "It" if parts else name))
+    if 0 < spread.models < FEWEST_NULLS:
         parts.append("So few re-initialised models are too few to compare with.")
-    return " ".join(parts)
+    return " ".join([*parts, *([_dominated(spread)] if spread.dominated else [])])
 
 
 def _dominated(spread: Spread) -> str:
@@ -39,18 +41,17 @@ def _dominated(spread: Spread) -> str:
     return f"{text}: {spread.name.lower()} is {own} with {'it' if rows == 1 else 'them'}, {others} without."
 
 
-def _least(spread: Spread) -> str:
-    """`Matrix entropy is least after MLP 1 (0.31 nats; 8 re-initialised models 1.41 to 1.48)`, or its range."""
-    others = " of the other tokens" if spread.dominated else ""
+def _least(spread: Spread, name: str) -> str:
+    """`It is least after MLP 1 (0.31 nats; 8 re-initialised models 1.41 to 1.48)`, or its range."""
     least = spread.least
     if least.anywhere:
         clear = "" if least.n == 1 else f" over {least.n} layers, none of them clearly the least"
-        return f"{spread.name}{others} is {between((spread.low, spread.high), spread.units)}{clear}."
+        return f"{name} is {between((spread.low, spread.high), spread.units)}{clear}."
     value = between((least.value, least.reach), spread.units)
     beside = ""
     if spread.at_least is not None:
         beside = f"; {spread.models} re-initialised models {between(spread.at_least)}"
-    return f"{spread.name}{others} is least {at_places(least)} ({value}{beside})."
+    return f"{name} is least {at_places(least)} ({value}{beside})."
 
 
 def _layers(layers: Sequence[str | int]) -> str:

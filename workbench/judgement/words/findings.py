@@ -201,6 +201,29 @@ def another_needed(most: Head, needed: Head) -> str:
     return f"{capitalised(here)} has the most mass on the task's edges; answers need {there} more."
 
 
+def of_models(found: Sequence[Findings]) -> str:
+    """In how many of several models a claim about how they work holds, and in how many the answers need it."""
+    judged = [[place for claim in one.claims for place in claim.places] for one in found]
+    there = [any(place.beyond for place in places) for places in judged]
+    needed = [any(place.beyond and place.needed for place in places) for places in judged]
+    text = (
+        f"In {sum(needed)} of {len(found)} models a claimed mechanism holds beyond its controls and the answers need it"
+    )
+    more = [
+        (sum(there) - sum(needed), "one holds, and it is not shown that the answers need it"),
+        (sum(bool(places) for places in judged) - sum(there), "none of those claimed does"),
+        (sum(not places for places in judged), "none is claimed"),
+    ]
+    return f"{text}{''.join(f'; in {count} {what}' for count, what in more if count)}."
+
+
+def what_it_costs(head: Head, on_edges: Share | None, lost: Share | None) -> str | None:
+    """What answers lose without a head, and how much of its attention lies on the task's edges; None of neither."""
+    parts = [] if lost is None else [f"without it {share(lost)} of right answers change"]
+    parts += [] if on_edges is None else [f"{share(on_edges)} of its attention lies on the task's edges"]
+    return f"{capitalised(head_in_words(*head))}: {', '.join(parts)}, over other sequences." if parts else None
+
+
 def at_a_glance(found: Findings) -> tuple[str, str]:
     """What was found in a line: the most telling claim and its numbers; without a claim, what is absent."""
     said = statements(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench.judgement.words.circuits import in_columns
+from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent, share_with_interval
 
 Share = tuple[float, float | None, float | None]
@@ -20,28 +21,51 @@ def of_sample(n: int, n_heads: int, removed_on: int, right: float, others: bool)
     )
 
 
-def of_roles(rows: Sequence[tuple[str, str, Share, float, Share, Share]], baseline: str) -> list[str]:
+def of_roles(rows: Sequence[tuple[str, str, Share, float, Share, Share]], prompts: bool) -> list[str]:
     """A line for each role's strongest heads.
 
     Args:
-        rows: role, head, its share, the largest share that re-initialised heads reach, the share of right answers that
-            fall without it, and of those at the role's queries.
-        baseline: what the share is held against: `re-initialised` heads, or attention `at random`.
+        rows: role, head, its share, the largest share that heads of uninformed models reach, the share of right answers
+            that fall without it, and of those at the role's queries, or of the logit difference.
+        prompts: whether the last is of the logit difference, as on prompts.
     """
-    lines = [("role", "head", "attention", f"{baseline}, at most", "answers lost", "of its queries")]
+    lines = [
+        (
+            "role",
+            "head",
+            "share",
+            "uninformed, at most",
+            "answers lost",
+            "of difference" if prompts else "of its queries",
+        )
+    ]
     for role, head, share, most, lost, there in rows:
         of_all, of_queries = share_with_interval(*lost), share_with_interval(*there)
         lines.append((role, head, share_with_interval(*share), percent(most), of_all, of_queries))
     return in_columns(lines)
 
 
-def of_absent(roles: Sequence[str], baseline: str) -> str:
-    """The roles that no head has more of than the baseline."""
-    most = "re-initialised heads do" if baseline == "re-initialised" else "attention drawn at random has"
-    return f"No head has more than {most}: {', '.join(roles)}."
+def of_absent(roles: Sequence[str]) -> str:
+    """The roles that no head has more of than its controls."""
+    return f"No head has clearly more than its controls: {', '.join(roles)}."
+
+
+def of_pairs(control: Measurement, corrupted: Measurement) -> str:
+    """What is lost when a head holds what it does on control pairs, and on corrupted ones."""
+    of_control, of_corrupted = (share_with_interval(float(m.values), *m.ends) for m in (control, corrupted))
+    return (
+        f"with what it holds on pairs that change nothing relevant, {of_control} of the logit difference is lost; on "
+        f"corrupted ones, {of_corrupted}"
+    )
 
 
 NOT_SHOWN = (
-    "Answers lost: right answers that turn wrong when the head writes nothing. A head whose work another one can do "
-    "loses none, a dash stands where no answer is asked, and what a head attends to is not yet what it writes."
+    "Uninformed models are re-initialised, or have the model's own weights shuffled; of each the best head counts, and "
+    "its own answers. Answers lost: right answers that turn wrong when the head writes nothing. A head whose work "
+    "another one can do loses none, a dash stands where no answer is asked, and what a head attends to is not yet what "
+    "it writes."
+)
+BY_PROBABILITY = (
+    "Judged is what share of a right answer's probability is lost; on prompts, of its logit difference: ten that lose "
+    "half count as five that change."
 )

@@ -24,6 +24,7 @@ from workbench.models.pretrained.text_file import needed
 from workbench.tasks import Batch, Sequences, Vocabulary, own_sequences
 from workbench.tasks.token_words import vocabulary_of
 from workbench.util.messages import check_characters
+from workbench.util.seeds import global_draws
 
 
 class Pretrained(BridgedModel):
@@ -69,6 +70,22 @@ class Pretrained(BridgedModel):
     def attention(self) -> tuple[Attention, ...]:
         """What each layer does with its pattern."""
         return tuple(SeenPattern() if layer.name == "standard" else layer for layer in self._attention)
+
+    can_be_fresh = True  # see `fresh`
+
+    def fresh(self, draws: torch.Generator) -> Pretrained:
+        """The same model as its class of Transformers makes it for training, drawn from this generator.
+
+        Nothing is loaded: its config is built anew. Hook points and tokenizer are a copy of this one's.
+        """
+        original, seed = self.module.original_model, int(torch.randint(2**31, (), generator=draws))
+        with checks.foreign(f"{self.config.module} cannot be built anew"), global_draws(seed):
+            made = type(original)(copy.deepcopy(original.config)).to(self.token_embedding.weight).eval()
+            config = copy.deepcopy(made.config)
+            bridge = build_bridge_from_module(made, type(made).__name__, hf_config=config, model_name="fresh")
+        tensors = ([*module.parameters(), *module.buffers()] for module in (self.module, bridge))
+        # A deep copy takes the new tensors where this model has its own: no third set of weights is in memory.
+        return copy.deepcopy(self, {id(tensor): new for tensor, new in zip(*tensors, strict=True)})
 
     def tokens(self, text: str) -> Int[Tensor, " pos"]:
         """The tokens of a text, with those that the tokenizer puts before or after it.

@@ -1,0 +1,161 @@
+"""Methods run on subjects: what is done is kept, and what is done already is not done again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from workbench.benchmark.methods import METHODS, Method
+from workbench.benchmark.questions import NULLS, Posed, check_seed, posed
+from workbench.benchmark.results import Results, Row
+from workbench.benchmark.scoring import score
+from workbench.benchmark.subjects import SUBJECTS
+from workbench.models import Decoder
+from workbench.models.hooked import HookedDecoder
+from workbench.util.lookup import lookup
+from workbench.util.messages import brief
+from workbench.util.progress import in_words, shown, steps
+
+PER_SUITE = 20  # seeds that the suites of one `--seed` may have: those of the next begin behind them
+SLOW = {"causal_test": 10.0, "das": 10.0, "transformer_lens_eap": 1.5}  # seconds of a subject, on one core
+OTHERS, POSING = 0.7, 4.0  # seconds of other methods, and of making a subject's questions
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Which methods are run on which subjects, and how many seeds of each."""
+
+    methods: tuple[str, ...]
+    subjects: tuple[str, ...]
+    seeds: int
+
+
+SUITES = {
+    "quick": Suite(
+        ("random", "eap", "path_patching", "activation_patching", "probe", "causal_test"),
+        ("shared_out", "either_head", "induction", "exclusive_or", "idle_minimum", "turned_token"),
+        3,
+    ),
+    "full": Suite((), (), PER_SUITE),  # all that there are
+}
+
+Piece = tuple[str, int, list[str]]
+"""A subject's name and seed, and the methods that are still to be run on it."""
+
+
+def bench(
+    methods: Sequence[str] = (),
+    *,
+    suite: str = "quick",
+    seed: int = 0,
+    out: str | Path = "bench.json",
+    progress: bool = False,
+) -> Results:
+    """Run methods on subjects whose truth is written down, and score what they answer.
+
+    Args:
+        methods: names in `METHODS`; by default those of the suite.
+        suite: one of `SUITES`.
+        seed: draws the subjects: those of another seed are others, which nobody has seen.
+        out: the file of results, which is gone on with.
+        progress: say on standard error how long it takes, and how much is left; Ctrl-C keeps what is done.
+
+    Raises:
+        ValueError: if there is no such method or suite, or `out` holds something else.
+    """
+    out = Path(out)
+    results = Results.at(out)
+    with shown(progress):
+        for name, number, missing in steps(pieces(results, methods, suite, seed), "asking methods", keep=True):
+            for method in missing:
+                results.rows.extend(_rows(method, name, number))
+                results.done.append(f"{method}/{name}/{number}")
+            results.save(out)
+    return results
+
+
+def pieces(results: Results, methods: Sequence[str], suite: str, seed: int) -> list[Piece]:
+    """What is to be done that is not done yet. Raises ValueError as `bench`."""
+    chosen = lookup(SUITES, suite, "suite")
+    check_seed(seed)
+    for method in methods:
+        lookup(METHODS, method, "method")
+    names = list(dict.fromkeys(methods or chosen.methods or METHODS))
+    seeds = range(seed * PER_SUITE, seed * PER_SUITE + chosen.seeds)
+    done = set(results.done)
+    each = ((name, number) for number in seeds for name in chosen.subjects or SUBJECTS)
+    found = [(name, number, [m for m in names if f"{m}/{name}/{number}" not in done]) for name, number in each]
+    return [piece for piece in found if piece[2]]
+
+
+def estimate(left: Sequence[Piece]) -> str:
+    """How much is to be done, and about how long it takes, in words."""
+    seconds = sum(POSING + sum(SLOW.get(method, OTHERS) for method in missing) for _, _, missing in left)
+    methods = {method for _, _, missing in left for method in missing}
+    return f"{len(methods)} methods on {len(left)} subjects, {in_words(seconds)} on one core"
+
+
+def _rows(method: str, name: str, seed: int) -> Iterator[Row]:
+    """The rows of a method about a subject, and about what is made of it that knows nothing."""
+    for null in ("", *NULLS):
+        for part in posed(name, seed, null):
+            asked = {"method": method, "subject": name, "seed": seed, "null": null}
+            row = answered(METHODS[method], part)
+            if row is not None:
+                yield Row(**asked, asks=part.question.asks, label=part.question.label, **row)
+
+
+def answered(method: Method, part: Posed) -> dict[str, Any] | None:
+    """A method's answer, scored, with what it took; None where it has none."""
+    with _cost() as cost:
+        try:
+            answer = method(part.question)
+        except Exception as error:  # a stranger's method may raise anything, and the others go on
+            return {"failed": brief(f"{type(error).__name__}: {error}")}
+    if answer is None:
+        return None
+    try:
+        values = score(part, answer, method)
+    except Exception as error:
+        return {"failed": brief(f"{type(error).__name__}: {error}")}
+    known = {key: float(f"{value:.6g}") for key, value in values.items() if not isnan(value)}
+    return {"values": known, **vars(cost)}
+
+
+@contextmanager
+def _cost() -> Iterator[SimpleNamespace]:
+    """Count what runs within: passes of a decoder and their sequences, seconds, and memory at its highest."""
+    cost = SimpleNamespace(passes=0, sequences=0, seconds=0.0, memory=None)
+
+    def count(module: Any, given: tuple[Any, ...]) -> None:
+        if isinstance(module, Decoder | HookedDecoder):
+            cost.passes += 1
+            cost.sequences += len(given[0])
+
+    before, handle, start = _memory("VmRSS", reset=True), register_module_forward_pre_hook(count), time.perf_counter()
+    try:
+        yield cost
+    finally:
+        cost.seconds = round(time.perf_counter() - start, 4)
+        handle.remove()
+        most = _memory("VmHWM")
+        cost.memory = None if most is None or before is None else max(0, most - before)
+
+
+def _memory(what: str, *, reset: bool = False) -> int | None:
+    """Bytes of memory of this process, now or at its highest since the last reset; None where no Linux tells."""
+    try:
+        if reset:
+            Path("/proc/self/clear_refs").write_text("5")
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what))
+    except (OSError, StopIteration):
+        return None

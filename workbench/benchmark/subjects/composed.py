@@ -1,0 +1,92 @@
+"""Subjects whose second layer reads what a head of the first wrote: through its values, or through its keys."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn.functional import pad
+
+from workbench.benchmark.subjects.planted import Label, Planted, PlantedTruth, edges_of, in_order
+from workbench.benchmark.subjects.symbols import symbols_task
+from workbench.models import Decoder, DecoderConfig
+from workbench.models.compiled import SHARP, Blocks, Writer, rotation
+from workbench.tasks import Task
+from workbench.tasks.induction import Induction
+
+SAYS = ("blocks.1.hook_resid_mid", "blocks.1.hook_resid_post")  # where the answer is held
+
+
+def _two_layers(task: Task, sizes: list[int], seed: int | None) -> Writer:
+    """Two layers of two heads with as many dimensions as there are positions, and weights of 0."""
+    config = DecoderConfig(
+        n_layers=2,
+        d_model=sum(sizes),
+        n_heads=2,
+        d_head=task.n_ctx,
+        d_mlp=1,
+        d_vocab=len(task.vocabulary),
+        n_ctx=task.n_ctx,
+        norm="none",
+        activation="relu",
+    )
+    return Writer(Decoder(config).double(), Blocks(sum(sizes), rotation(sum(sizes), seed), doubled=False))
+
+
+def _head(write: Writer, layer: int, head: int, **rows: Tensor) -> None:
+    """A head of fewer directions than it has dimensions."""
+    size = write.model.config.d_head or 0
+    write.head(layer, head, **{part: pad(given, (0, 0, 0, size - len(given))) for part, given in rows.items()})
+
+
+def _held(label: str, directions: Tensor) -> tuple[Label, ...]:
+    rows = tuple(map(tuple, directions.tolist()))
+    return tuple(Label(label=label, point=point, directions=rows, used=True) for point in SAYS)
+
+
+def relay(seed: int | None) -> Planted:
+    """A head of layer 0 brings the symbol to a place on the way, and one of layer 1 fetches it from there.
+
+    All other positions read themselves in layer 0: nothing else comes to `=`.
+    """
+    task = symbols_task(seed)
+    start, way = sorted(task.places)
+    task = task.model_copy(update={"places": (start, way)})
+    write = _two_layers(task, sizes := [task.q + 1, task.n_ctx, task.q, task.q], seed)
+    token, position, room, out = write.blocks.basis.split(sizes)
+    write.embedding(token)
+    write.positions(position)
+    write.unembedding(out)
+    brings, says = in_order(2, seed)
+    # A row for each key: by whom it is looked for. The place on the way looks for the other one, all else for itself.
+    looks = SHARP * position.clone()
+    looks[start], looks[way] = looks[start] + looks[way], 0
+    _head(write, 0, brings, query=looks, key=position, reads=token[:-1], writes=room)
+    _head(write, 1, says, query=SHARP * token[-1:], key=position[way : way + 1], reads=room, writes=out)
+    first, second = f"a0.h{brings}", f"a1.h{says}"
+    edges = edges_of(first, f"{second}<v>") | edges_of(second, "logits")
+    del edges[f"input->{second}<v>"]
+    truth = PlantedTruth(edges=edges, needed=((first,), (second,)), labels=_held("first", out))
+    return Planted("relay", write.model, task, truth, seed)
+
+
+def induction(seed: int | None) -> Planted:
+    """A head writes each position's token before; one of layer 1 looks where its own token was that one, and says it.
+
+    Such are induction heads (Olsson and others 2022, arXiv 2209.11895).
+    """
+    task = Induction(q=8, min_length=4, max_length=6)
+    write = _two_layers(task, sizes := [task.q, task.n_ctx, task.q, task.q], seed)
+    token, position, before, out = write.blocks.basis.split(sizes)
+    write.embedding(token)
+    write.positions(position)
+    write.unembedding(out)
+    previous, says = in_order(2, seed)
+    _head(write, 0, previous, query=SHARP * position[1:], key=position[:-1], reads=token, writes=before)
+    # the first position has itself before it, so that it would be looked at too
+    _head(write, 1, says, query=SHARP * token, key=before - position[0], reads=token, writes=out)
+    first, second = f"a0.h{previous}", f"a1.h{says}"
+    edges = edges_of(first, f"{second}<k>") | edges_of(second, "logits")
+    truth = PlantedTruth(edges=edges, needed=((first,), (second,)), labels=_held("next", out))
+    return Planted("induction", write.model, task, truth, seed)
+
+
+COMPOSED = {"relay": relay, "induction": induction}

@@ -1,0 +1,162 @@
+"""All results as one HTML page that needs no server and no script: verdicts to filter by, every contrast as a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from workbench.figures.drawing import Drawing, element, text
+from workbench.figures.style import BLUE, GREY
+from workbench.judgement.contrast import ContrastKind, Group, Outcome, Verdict
+from workbench.judgement.words.studies import sentence
+from workbench.measurement.numbers import number, with_interval
+from workbench.studies.ledger import command
+from workbench.studies.result import Result
+from workbench.studies.study import Study
+from workbench.util.files import check_free, write_atomically
+from workbench.util.messages import harmless
+
+STYLE = Path(__file__).with_name("page.css")
+WIDE, ROW, LEFT, RIGHT, ABOVE = 620, 26, 250, 16, 20  # pixels; names stand left of the plot, its scale above it
+
+
+def page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
+    """The page as HTML.
+
+    Args:
+        results: of the studies, each at one scale.
+        studies: name -> the study, for its command.
+    """
+    count = {verdict: sum(one.verdict is verdict for one in results) for verdict in Verdict}
+    there = [verdict for verdict in Verdict if count[verdict]]
+    kinds = {None: f"all {len(results)}"} | {verdict: f"{verdict} {count[verdict]}" for verdict in there}
+    buttons = "".join(
+        f'<label><input type="radio" name="verdict" id="{_kind(verdict)}"{"" if verdict else " checked"}>{_words(says)}'
+        "</label>"
+        for verdict, says in kinds.items()
+    )
+    hidden = "\n".join(
+        f"body:has(#{_kind(verdict)}:checked) article:not(.{_kind(verdict)}) {{ display: none; }}" for verdict in there
+    )
+    settled = count[Verdict.HOLDS] + count[Verdict.FAILS]
+    lead = (
+        f"Of {len(results)} claims that were asked again, {count[Verdict.HOLDS]} hold and {count[Verdict.FAILS]} do "
+        f"not; {len(results) - settled} are open."
+    )
+    says = (
+        "Each claim is asked of several seeds; it holds, or does not, where the whole 95 % interval over seeds says "
+        "so, with room for seeds that were not seen. Circles are seeds, bars the means with these intervals."
+    )
+    style = f"{STYLE.read_text(encoding='utf-8')}{hidden}"
+    body = "".join(_article(one, studies[one.name]) for one in results)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Studies · workbench</title>'
+        f"<style>{style}</style></head><body><main><h1>{_words(lead)}</h1><p>{_words(says)}</p>"
+        f'<fieldset aria-label="Which verdicts">{buttons}</fieldset>{body}</main></body></html>'
+    )
+
+
+def export_results(results: Sequence[Result], studies: Mapping[str, Study], out: Path) -> Path:
+    """Write `page` as a file that must not exist yet.
+
+    Raises:
+        ValueError: if `out` is taken, or its name does not end in .html.
+    """
+    if out.suffix.lower() != ".html":
+        raise ValueError(f"a page is an HTML file, not {out.name!r}: give it a name that ends in .html")
+    check_free(out, file=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, page(results, studies).encode())
+    return out
+
+
+def _kind(verdict: Verdict | None) -> str:
+    return "every" if verdict is None else verdict.name.lower()
+
+
+def _words(words: str) -> str:
+    return escape(harmless(words))
+
+
+def _article(one: Result, study: Study) -> str:
+    """A study: its question and verdict, what decided, then every contrast with its plot, and how it was made."""
+    decisive = next((sentence(outcome) for outcome in one.outcomes if outcome.verdict is one.verdict), "")
+    source = "" if one.source is None else f"{one.source['paper']}, {one.source['place']}; "
+    about = f"{source}scale {one.scale}, {one.seeds} seeds, made on {one.made['date']}"
+    plots = "".join(
+        f"<p>{_words(sentence(each))} <small>{each.verdict}</small></p>{_plot(each)}" for each in one.outcomes
+    )
+    verdict = f'<span class="verdict">{one.verdict}</span> <small>{_words(one.scale)}, {one.seeds} seeds</small>'
+    return (
+        f'<article class="{_kind(one.verdict)}"><details><summary><h2>{_words(one.question)}</h2>{verdict}'
+        f'<p>{_words(decisive)}</p></summary><p class="quiet">{_words(about)}. '
+        f"<code>{_words(command(one, study))}</code></p>{plots}{_differs(one)}</details></article>"
+    )
+
+
+def _differs(one: Result) -> str:
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{_words(cell)}</td>' for cell in (each.setting, each.ours, each.papers, each.why))}</tr>"
+        for each in one.differs
+    )
+    head = "<tr><th>setting</th><th>here</th><th>paper</th><th>why</th></tr>"
+    return f'<p>What differs from the paper:</p><div class="wide"><table>{head}{rows}</table></div>' if rows else ""
+
+
+def _plot(outcome: Outcome) -> str:
+    drawn = plot(outcome)
+    return "" if drawn is None else drawn.svg()
+
+
+def plot(outcome: Outcome) -> Drawing | None:
+    """A contrast's groups, a row each: every seed, the mean and its interval; None where no number is known.
+
+    What is to be reached stands as a dashed line.
+    """
+    groups = [group for group in outcome.groups if group.value is not None]
+    if not groups or outcome.asked is None:
+        return None
+    line = None if outcome.asked.kind is ContrastKind.HIGHER else outcome.asked.value
+    known = [number for group in groups for number in _numbers(group)] + ([] if line is None else [line])
+    low, high = min(known), max(known)
+    if groups[0].units == "share":
+        low, high = 0.0, 1.0
+    span = high - low or 1.0
+    inner = WIDE - LEFT - RIGHT
+
+    def x(value: float) -> float:
+        return LEFT + inner * (min(max(value, low), high) - low) / span
+
+    units, tall = groups[0].units, ABOVE + ROW * len(groups) + 4
+    parts = [
+        element("path", d=f"M{LEFT} {ABOVE}V{tall}M{WIDE - RIGHT} {ABOVE}V{tall}", stroke=GREY, stroke_opacity=0.4)
+    ]
+    for end, anchor in ((low, "start"), (high, "end")):
+        parts.append(text(number(end, units), x(end), ABOVE / 2, 11, text_anchor=anchor, class_="quiet"))
+    if line is not None:
+        parts.append(element("path", d=f"M{x(line):.1f} {ABOVE}V{tall}", stroke=GREY, stroke_dasharray="4 3"))
+    for row, group in enumerate(groups):
+        parts += _row(group, ABOVE + ROW * (row + 0.5), x)
+    return Drawing(outcome.asked.quantity, "", "".join(parts), WIDE, tall)
+
+
+def _numbers(group: Group) -> list[float]:
+    return [value for value in (group.value, group.low, group.high, *(group.each or ())) if value is not None]
+
+
+def _row(group: Group, y: float, x: Callable[[float], float]) -> Iterator[str]:
+    assert group.value is not None
+    where = "".join(f", {dim} {label}" for dim, label in group.at.items())
+    name = f"{group.name}{where}"
+    yield text(name if len(name) < 42 else f"{name[:41]}…", LEFT - 10, y, 12, text_anchor="end")
+    if group.low is not None and group.high is not None:
+        yield element("path", d=f"M{x(group.low):.1f} {y}H{x(group.high):.1f}", stroke=BLUE, stroke_width=2)
+    for value in group.each or ():
+        tip = element("title", escape(number(value, group.units)))
+        yield element("circle", tip, cx=x(value), cy=y, r=4, fill="none", stroke=GREY, stroke_width=1.5)
+    told = with_interval(group.value, group.low, group.high, group.units)
+    tip = element("title", escape(f"{name}: {told}, n = {group.n}"))
+    yield element("path", tip, d=f"M{x(group.value):.1f} {y - 8}v16", stroke=BLUE, stroke_width=4)
