@@ -72,11 +72,8 @@ def fields_of(look: Look) -> Asked:
     )
     later_too = "; the answers behind the first that it changes" if later else ""
     row.caption(METHODS_MISS)
-    by = (
-        METHOD_NAMES[method][0].lower() + METHOD_NAMES[method][1:]
-        if method == "path_patching"
-        else METHOD_NAMES[method]
-    )
+    name = METHOD_NAMES[method]
+    by = name[0].lower() + name[1:] if method == "path_patching" else name  # the others are acronyms
     said.caption(f"{n} pairs of held-out questions: {plain(kinds[kind])}{later_too}. Edges are scored by {by}.")
     return Asked(look.opened, kind, metric, method, int(n), later)
 
@@ -97,8 +94,7 @@ def drawn(asked: Asked, found: Found) -> None:
                 str(default),
                 lambda edges: f"{edges} edges",
             )
-        size, share = known[int(edges)]
-        symbol = in_code(asked, found)
+        symbol, (size, share) = in_code(asked, found), known[int(edges)]
         scores = symbol.scores.mean()
         chosen = code.call(code.assign("chosen", greedy_edges, scores, symbol.circuit.graph, size).pruned)
         as_found: Circuit = value_of(chosen)

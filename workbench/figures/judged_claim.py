@@ -52,34 +52,39 @@ def judged_claim(places: Sequence[Judgement]) -> go.Figure:
         subplot_titles=[title for title, _ in groups],
     )
     for row, (_, bars) in enumerate(groups, 1):
-        figure.add_bar(
-            x=[bar.share for bar in bars],
-            y=list(range(len(bars))),
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [max(0.0, bar.high - bar.share) for bar in bars],
-                "arrayminus": [max(0.0, bar.share - bar.low) for bar in bars],
-                "thickness": 1.5,
-            },
-            orientation="h",
-            marker={
-                "color": [bar.colour for bar in bars],
-                "pattern": {"shape": ["/" if bar.control else "" for bar in bars]},
-            },
-            customdata=[bar.of for bar in bars],
-            hovertemplate="%{customdata}<extra></extra>",
-            row=row,
-            col=1,
-        )
-        names = [bar.name for bar in bars]
-        figure.update_yaxes(tickvals=list(range(len(bars))), ticktext=names, autorange="reversed", row=row, col=1)
+        _add_bars(figure, bars, row)
     titles = list(dict.fromkeys(judgement.title for judgement in places))
     subtitle = "whiskers: 95 % intervals; of several uninformed models, up to the highest"
     framed(figure, ", ".join(titles), subtitle, height=AROUND + ROW * (sum(heights) + 2 * len(groups)), legend=False)
     figure.update_annotations(x=0.0, xanchor="left", font={"size": 12, "color": GREY})
     figure.update_xaxes(range=[0, 1.03], tickformat=".0%", showticklabels=True)
     return figure.update_yaxes(automargin=True)
+
+
+def _add_bars(figure: go.Figure, bars: Sequence[_Bar], row: int) -> None:
+    """Bars with their whiskers in a row of plots, from its top."""
+    figure.add_bar(
+        x=[bar.share for bar in bars],
+        y=list(range(len(bars))),
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [max(0.0, bar.high - bar.share) for bar in bars],
+            "arrayminus": [max(0.0, bar.share - bar.low) for bar in bars],
+            "thickness": 1.5,
+        },
+        orientation="h",
+        marker={
+            "color": [bar.colour for bar in bars],
+            "pattern": {"shape": ["/" if bar.control else "" for bar in bars]},
+        },
+        customdata=[bar.of for bar in bars],
+        hovertemplate="%{customdata}<extra></extra>",
+        row=row,
+        col=1,
+    )
+    names = [bar.name for bar in bars]
+    figure.update_yaxes(tickvals=list(range(len(bars))), ticktext=names, autorange="reversed", row=row, col=1)
 
 
 def _rates(judgement: Judgement, several: bool, places: bool) -> Iterator[_Bar]:

@@ -157,8 +157,7 @@ def heads(
             (`reads S2`); by default it is given random tokens that come twice.
         n: sequences; of a run as it was trained on, held out.
         top: how many of the strongest heads of each role are removed.
-        step: of a run's checkpoint; by default the end.
-        seed: of the sequences.
+        step, seed: of a run's checkpoint, by default the end; of the sequences.
 
     Raises:
         ValueError: if there is no such model, its attention patterns cannot be seen, or a setting is wrong.
