@@ -30,7 +30,7 @@ def test_a_link_shows_what_it_showed(page: str, kept: Any, same: Callable[..., N
 
 
 def test_every_page_has_a_link(kept: Any) -> None:
-    assert list(kept("links")) == list(PAGES)
+    assert set(kept("links")) == set(PAGES)  # in whatever order the menu has them
 
 
 @pytest.mark.usefixtures("place")
