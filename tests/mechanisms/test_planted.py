@@ -111,7 +111,8 @@ def test_an_exclusive_or_is_along_no_direction_before_the_mlp_and_along_one_afte
     trap = subjects.make("exclusive_or", seed)
     before, after = "blocks.0.hook_resid_mid", "blocks.0.hook_resid_post"
     assert decoded(trap, "first", before) == decoded(trap, "second", before) == 1
-    assert decoded(trap, "differ", before) < 0.6 and decoded(trap, "differ", before, kind="mlp") == 1
+    # A direction has up to three of the four pairs of bits right, which pays where a draw has fewer of the fourth.
+    assert decoded(trap, "differ", before) < 0.85 and decoded(trap, "differ", before, kind="mlp") == 1
     assert decoded(trap, "differ", after) == 1
     assert changed(trap, "differ", after) == 1
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from workbench.judgement.decodable import BASELINES
+from workbench.judgement.rule import FEWEST_NULLS
 from workbench.judgement.used import CHANGED, FOLLOWED, NULL_KINDS, OUTCOMES
 from workbench.judgement.words import probes as words
 from workbench.measurement import Measurement
@@ -131,7 +132,7 @@ def test_used_of_what_cannot_be_read_there_says_so(compiled: dict[str, Run]) -> 
     assert "can be read here" not in use.verdict(), "nothing is known of it"
     (use,) = causal_test(compiled["chaser"], "root", point=point, n=64, null_draws=2).values()
     assert use.untested or "a probe does not show that it can be read here" in use.verdict()
-    (use,) = causal_test(compiled["chaser"], "root", point=MID, n=64, null_draws=2).values()
+    (use,) = causal_test(compiled["chaser"], "root", point=MID, n=64, null_draws=FEWEST_NULLS).values()
     assert use.judged.used and use.verdict().endswith("; the label is decodable here")
 
 
