@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,11 +59,12 @@ class RunCircuit:
     def figure(self, name: str = "circuit") -> Any:
         """The `circuit` as a graph; `faithfulness`, what circuits keep by size; or `nodes`, by position."""
         found = self.found
-        drawn = {
+        drawn: dict[str, Callable[[], Any]] = {
             "circuit": lambda: figures.circuit(found.circuit, found.scores),
             "faithfulness": lambda: figures.faithfulness(found.curve, found.without),
-            "nodes": lambda: figures.node_scores(found.nodes, found.nodes_control),
         }
+        if (nodes := found.nodes) is not None:
+            drawn["nodes"] = lambda: figures.node_scores(nodes, found.nodes_control)
         return lookup(drawn, name, "figure of a circuit")()
 
     def table(self) -> pd.DataFrame:
