@@ -106,6 +106,16 @@ def shown(show: bool = True, *, quiet: bool = False) -> Iterator[None]:
         _display.reset(token)
 
 
+@contextmanager
+def untold() -> Iterator[None]:
+    """Within this context nothing is told: what is done there is a piece of work that is told of as a whole."""
+    token = _display.set(None)
+    try:
+        yield
+    finally:
+        _display.reset(token)
+
+
 def steps(items: Sequence[T] | Iterable[T], what: str, n: int | None = None, *, keep: bool = False) -> Iterator[T]:
     """The items one by one, with what is told of them where `shown`.
 
