@@ -94,7 +94,9 @@ def chapters(look: Look, told: Symbol, listed: list[Chapter]) -> None:
     first = next((title for title, statement in titles.items() if statement.brief), next(iter(titles)))
     with st.container(horizontal=True, key="story"):
         with st.container(key="story-list"):
-            brief = [one.brief or (_short(title, one) if one.claims else "") for title, one in titles.items()]
+            brief = [
+                one.brief or (_short(title, one) if "absent" in one.chips else "") for title, one in titles.items()
+            ]
             chosen = fields.listed("Chapter", list(titles), "chapter", first, list(map(plain, brief)))
         with st.container(key="story-chapter"):
             if chosen in there:

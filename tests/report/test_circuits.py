@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -40,6 +41,15 @@ def test_its_numbers_json_graphviz_and_svg_are_beside_the_runs_own(report: Repor
         assert Circuit.from_json((folder / "circuit.json").read_text("utf-8")).names == one.summary.circuit.names
         assert (folder / "circuit.dot").read_text("utf-8").startswith("digraph")
         assert (folder / "circuit.svg").read_text("utf-8").startswith("<svg")
+        kept = {
+            name
+            for name, edge in json.loads((folder / "mib.json").read_text("utf-8"))["edges"].items()
+            if edge["in_graph"]
+        }
+        assert kept == set(one.summary.circuit.names)
+        shown = json.loads((folder / "neuronpedia.json").read_text("utf-8"))
+        assert {node["node_id"] for node in shown["nodes"]} == set(one.summary.circuit.nodes)
+        assert shown["metadata"]["scan"] == one.name and len(shown["metadata"]["prompt_tokens"]) > 2
         scores = pd.read_parquet(folder / "scores.parquet")
         assert scores["value"].to_numpy() == pytest.approx(one.summary.scores.mean().values)
 

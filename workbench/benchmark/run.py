@@ -22,7 +22,7 @@ from workbench.models import Decoder
 from workbench.models.hooked import HookedDecoder
 from workbench.util.lookup import lookup
 from workbench.util.messages import brief
-from workbench.util.progress import in_words, shown, steps
+from workbench.util.progress import in_words, shown, steps, untold
 
 PER_SUITE = 20  # seeds that the suites of one `--seed` may have: those of the next begin behind them
 SLOW = {"causal_test": 10.0, "das": 10.0, "transformer_lens_eap": 1.5}  # seconds of a subject, on one core
@@ -75,9 +75,10 @@ def bench(
     results = Results.at(out)
     with shown(progress):
         for name, number, missing in steps(pieces(results, methods, suite, seed), "asking methods", keep=True):
-            for method in missing:
-                results.rows.extend(_rows(method, name, number))
-                results.done.append(f"{method}/{name}/{number}")
+            with untold():
+                for method in missing:
+                    results.rows.extend(_rows(method, name, number))
+                    results.done.append(f"{method}/{name}/{number}")
             results.save(out)
     return results
 

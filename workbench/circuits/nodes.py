@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from typing import Any, cast
 
 import numpy as np
@@ -117,21 +117,34 @@ def attribution_patching(comparison: Comparison, site: str, by: Sequence[str] | 
     `activation_patching`. Where the model is far from linear between both runs, it can be far off: a saturated softmax
     has no gradient.
     """
-    by = _axes_of(site, by)
-    parts = []
+    return attributions(comparison, {site: by})[site]
+
+
+def attributions(comparison: Comparison, sites: Mapping[str, Sequence[str] | None]) -> dict[str, Measurement]:
+    """`attribution_patching` of several sites, site -> the axes of it, with one pass backward for all of them."""
+    axes = {site: _axes_of(site, by) for site, by in sites.items()}
+    names = {site: _names(comparison, site) for site in axes}
+    every = list(dict.fromkeys(chain.from_iterable(names.values())))
+    parts: dict[str, list[np.ndarray]] = {site: [] for site in axes}
     for _, part in comparison.parts():
         base, source = comparison.sides(part)
         clean = comparison.clean_logits(part)
-        names = _names(comparison, site)
-        taken = activations(comparison, source, names)
-        own, slopes = gradients(comparison, base, part, clean, names)
-        effects = [(taken[name] - own[name]) * slopes[name] * comparison.sign() for name in names]
-        parts.append(torch.stack([_summed(effect, site, by) for effect in effects]).double().cpu().numpy())
-    caption = (
-        f"The change of the {comparison.measure.name}, estimated from its gradient, when {SITES[site].words} of the "
-        "other run is put in. "
-    )
-    return _measured(comparison, f"Attribution patching: {site}", parts, by, caption + NOT_SHOWN)
+        taken = activations(comparison, source, every)
+        own, slopes = gradients(comparison, base, part, clean, every)
+        for site, by in axes.items():
+            effects = [(taken[name] - own[name]) * slopes[name] * comparison.sign() for name in names[site]]
+            parts[site].append(torch.stack([_summed(effect, site, by) for effect in effects]).double().cpu().numpy())
+    return {
+        site: _measured(
+            comparison,
+            f"Attribution patching: {site}",
+            parts[site],
+            by,
+            f"The change of the {comparison.measure.name}, estimated from its gradient, when {SITES[site].words} of "
+            f"the other run is put in. {NOT_SHOWN}",
+        )
+        for site, by in axes.items()
+    }
 
 
 def node_scores(comparison: Comparison, *, exact: bool = False) -> Measurement:
@@ -141,11 +154,16 @@ def node_scores(comparison: Comparison, *, exact: bool = False) -> Measurement:
         comparison: the model, the pairs, the metric and the direction.
         exact: by activation patching, a pass for each place; otherwise by attribution patching.
     """
-    measure, graph = activation_patching if exact else attribution_patching, Graph.of(comparison.model)
-    heads = measure(comparison, "head", ("position", "head"))
+    graph = Graph.of(comparison.model)
+    sites = {"head": ("position", "head"), **({"mlp_out": ("position",)} if graph.has_mlps else {})}
+    if exact:
+        scores = {site: activation_patching(comparison, site, by) for site, by in sites.items()}
+    else:
+        scores = attributions(comparison, sites)
+    heads = scores["head"]
     of_node = {f"a{i}.h{h}": heads.values[i, :, h] for i in range(graph.n_layers) for h in range(graph.n_heads)}
     if graph.has_mlps:
-        of_node |= {f"m{layer}": values for layer, values in enumerate(measure(comparison, "mlp_out").values)}
+        of_node |= {f"m{layer}": values for layer, values in enumerate(scores["mlp_out"].values)}
     nodes = [node for node in graph.writers if node in of_node]
     return replace(
         heads,

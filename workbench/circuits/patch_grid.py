@@ -7,9 +7,8 @@ half of the pairs and told of the other half, so that it is not strong by choice
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -17,20 +16,21 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from workbench.circuits.comparison import Comparison, activations
+from workbench.circuits.comparison import Comparison
 from workbench.circuits.graph import Graph
-from workbench.circuits.nodes import NOT_SHOWN, SITES, activation_patching, attribution_patching
+from workbench.circuits.nodes import NOT_SHOWN, SITES, activation_patching, attributions
+from workbench.circuits.patched import Patches
 from workbench.circuits.summary import check_enough
 from workbench.measurement import Measurement
 from workbench.tasks import Pairs
 from workbench.util.lookup import lookup
-from workbench.util.progress import steps
+from workbench.util.progress import interrupted, steps
 
 WRITES = ("attn_out", "mlp_out")
 GRIDS = ("resid_pre", *WRITES, "head")
 """The sites that are patched: residuals by layer and position, heads by layer and head, at all positions at once."""
 
-METHODS = {"exact": activation_patching, "estimate": attribution_patching}
+METHODS = ("exact", "estimate")
 """Each place in turn, a pass for each; or all at once from the gradient, which is off where the model is not linear."""
 
 EXACT_UP_TO = 2e12  # multiplications: about a minute of one core
@@ -74,6 +74,8 @@ class PatchGrid:
         path: for each layer the position whose residual brings back most.
         heads: the heads that bring back most, or take it furthest away, if that is `LEAST_TOLD` or more.
         writes: for attention and MLPs the same of their places, one of each.
+        cut_short: whether Ctrl-C has ended it: then some sites, the control or some of the strongest places are not
+            there.
     """
 
     comparison: Comparison
@@ -85,6 +87,7 @@ class PatchGrid:
     path: tuple[Place, ...]
     heads: tuple[Place, ...]
     writes: tuple[Place, ...]
+    cut_short: bool = False
 
 
 def patch_grid(
@@ -115,22 +118,26 @@ def patch_grid(
     positions = labels(comparison.pairs, words) if aligned else list(_roles(comparison.pairs))
     if method is None:
         method = "exact" if _cost(comparison, len(positions)) <= EXACT_UP_TO else "estimate"
-    of_all_places = lookup(METHODS, method, "method")
+    lookup(dict.fromkeys(METHODS), method, "method")
 
-    def grid(asked: Comparison, site: str) -> Measurement:
-        if aligned or site == "head":
-            return of_all_places(asked, site)
-        return _by_role(asked, site, method)
-
-    sites = _sites(comparison)
-    grids = {site: _in_shares(grid(comparison, site), gap) for site in steps(sites, "patching")}
+    sites, about = _sites(comparison), (aligned, method)
+    grids = {site: _in_shares(each, gap) for site, each in _grids(comparison, sites, "patching", *about)}
     controls = None
-    if control is not None:
+    if control is not None and not interrupted():
         whole = np.full(len(control.pairs), gap.mean())
-        controls = {site: _in_shares(grid(control, site), whole) for site in steps(sites, "patching control pairs")}
+        of_control = _grids(control, sites, "patching control pairs", *about)
+        controls = {site: _in_shares(each, whole) for site, each in of_control}
+    if interrupted() and controls is not None:
+        controls = None if len(controls) < len(sites) else controls
     chosen_on = torch.arange(n)[::2]
     strength = {site: np.nan_to_num(_mean_of(each, chosen_on), nan=-np.inf) for site, each in grids.items()}
-    told = _Told.of(comparison, control, aligned, strength)
+    chosen = {
+        "path": [("resid_pre", layer, int(row.argmax())) for layer, row in enumerate(strength["resid_pre"])],
+        "heads": _strongest(strength, "head", n_heads),
+        "writes": [place for site in WRITES for place in _strongest(strength, site, 1)],
+    }
+    every = [place for places in chosen.values() for place in places]
+    told = {} if interrupted() else _told(comparison, control, aligned, every)
     return PatchGrid(
         comparison,
         comparison.measurement(f"Gap in {comparison.measure.name}", gap, {}, "Clean less corrupted.").mean(),
@@ -138,13 +145,25 @@ def patch_grid(
         tuple(positions),
         grids,
         controls,
-        path=tuple(
-            told.place("resid_pre", layer, int(row.argmax()))
-            for layer, row in enumerate(steps(strength["resid_pre"], "patching the strongest places once more"))
+        path=tuple(told[place] for place in chosen["path"] if place in told),
+        heads=tuple(
+            sorted((told[place] for place in chosen["heads"] if place in told), key=lambda p: -float(p.share.values))
         ),
-        heads=tuple(told.strongest("head", n_heads)),
-        writes=tuple(place for site in sites if site in WRITES for place in told.strongest(site, 1)),
+        writes=tuple(told[place] for place in chosen["writes"] if place in told),
+        cut_short=len(told) < len(every) or len(grids) < len(sites),
     )
+
+
+def _grids(
+    comparison: Comparison, sites: Sequence[str], what: str, aligned: bool, method: str
+) -> Iterator[tuple[str, Measurement]]:
+    """The effects of every place of each site; estimates are of all sites together."""
+    if method == "estimate":
+        for site, effects in attributions(comparison, dict.fromkeys(sites)).items():
+            yield site, effects if aligned or site == "head" else _roles_summed(comparison, effects)
+        return
+    for site in steps(sites, what, keep=True):
+        yield site, activation_patching(comparison, site) if aligned or site == "head" else _by_role(comparison, site)
 
 
 def _check_gap(comparison: Comparison, gap: np.ndarray) -> None:
@@ -157,39 +176,41 @@ def _check_gap(comparison: Comparison, gap: np.ndarray) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Told:
-    """The pairs that places are told of, with how strong every place was on the pairs they are chosen on."""
+Where = tuple[str, int, int]
+"""A site, a layer, and an index: of the positions, or a head."""
 
-    comparison: Comparison
-    control: Comparison | None
-    aligned: bool
-    strength: Mapping[str, np.ndarray]
-    gap: float
 
-    @staticmethod
-    def of(
-        comparison: Comparison, control: Comparison | None, aligned: bool, strength: Mapping[str, np.ndarray]
-    ) -> _Told:
-        pairs = comparison.pairs.halves()[1]
-        return _Told(comparison.of(pairs), control, aligned, strength, float(_gap(comparison).mean()))
+def _told(
+    comparison: Comparison, control: Comparison | None, aligned: bool, places: Sequence[Where]
+) -> dict[Where, Place]:
+    """Places patched exactly, on the pairs that they were not chosen on; Ctrl-C keeps those that are done.
 
-    def place(self, site: str, layer: int, index: int) -> Place:
-        """One place, patched exactly; the control's share is of the gap of all pairs."""
-        effects = _exact(self.comparison, site, layer, _mask(self.comparison, site, index, self.aligned))
-        share, of_control = _in_shares(effects, _gap(self.comparison)).mean(), None
-        if self.control is not None:
-            effects = _exact(self.control, site, layer, _mask(self.control, site, index, self.aligned))
-            of_control = float(_in_shares(effects, np.full(len(self.control.pairs), self.gap)).mean().values)
-        return Place(site, layer, index, share, of_control)
+    The control's share is of the gap of all pairs.
+    """
+    tested = comparison.of(comparison.pairs.halves()[1])
+    gap, kinds = _gap(tested), [place[:2] for place in places]
+    own, other = Patches(tested, kinds), None if control is None else Patches(control, kinds)
+    told = {}
+    for place in steps(places, "patching the strongest places once more", keep=True):
+        site, layer, index = place
+        share = _in_shares(_effect(own, site, layer, _mask(tested, site, index, aligned)), gap).mean()
+        of_control = None
+        if other is not None:
+            effects = _effect(other, site, layer, _mask(other.comparison, site, index, aligned))
+            whole = np.full(len(other.comparison.pairs), _gap(comparison).mean())
+            of_control = float(_in_shares(effects, whole).mean().values)
+        told[place] = Place(site, layer, index, share, of_control)
+    return told
 
-    def strongest(self, site: str, n_places: int) -> list[Place]:
-        """The places with most effect, for or against the answer, the most for it first."""
-        size = abs(np.nan_to_num(self.strength[site], neginf=0.0))
-        order = (-size).argsort(None, "stable")[:n_places]
-        places = [np.unravel_index(flat, size.shape) for flat in order if size.flat[flat] >= LEAST_TOLD]
-        told = [self.place(site, int(layer), int(index)) for layer, index in places]
-        return sorted(told, key=lambda each: -float(each.share.values))
+
+def _strongest(strength: Mapping[str, np.ndarray], site: str, n_places: int) -> list[Where]:
+    """The places with most effect, for or against the answer; none of a site that was not patched."""
+    if site not in strength:
+        return []
+    size = abs(np.nan_to_num(strength[site], neginf=0.0))
+    order = (-size).argsort(None, "stable")[:n_places]
+    places = [np.unravel_index(flat, size.shape) for flat in order if size.flat[flat] >= LEAST_TOLD]
+    return [(site, int(layer), int(index)) for layer, index in places]
 
 
 def is_aligned(sides: Sequence[Pairs]) -> bool:
@@ -283,25 +304,26 @@ def _in_shares(effects: Measurement, gap: Float[np.ndarray, " pair"]) -> Measure
     return replace(effects, values=values, units="share of the metric", caption=caption)
 
 
-def _by_role(comparison: Comparison, site: str, method: str) -> Measurement:
-    """The effect of each role's positions, all of a role at once: dims `layer`, `position`, `example`.
-
-    To first order that is the sum of the effects of its positions.
-    """
+def _by_role(comparison: Comparison, site: str) -> Measurement:
+    """The effect of each role's positions, all of a role at once: dims `layer`, `position`, `example`."""
     n_layers, roles = cast(Any, comparison.model.cfg).n_layers, _roles(comparison.pairs)
-    coords = {"layer": range(n_layers), "position": list(roles)}
-    if method == "estimate":
-        of_each = attribution_patching(comparison, site)  # [layer, position, pair]
-        within = torch.stack([*roles.values()]).transpose(1, 2).cpu().numpy()  # [role, position, pair]
-        summed = np.einsum("lpn,rpn->lrn", np.nan_to_num(of_each.values), within)
-        values = np.where(within.any(1), summed, np.nan)
-        return comparison.measurement(of_each.name, values, coords, of_each.caption)
+    patches = Patches(comparison, [(site, layer) for layer in range(n_layers)])
     effects = [
-        [_exact(comparison, site, layer, mask[..., None]).values for mask in roles.values()]
+        [patches.effect((site, layer), mask[..., None]) for mask in roles.values()]
         for layer in steps(range(n_layers), f"patching {SITES[site].words}")
     ]
     caption = f"The change of the {comparison.measure.name} when {SITES[site].words} of the other run is put in. "
+    coords = {"layer": range(n_layers), "position": list(roles)}
     return comparison.measurement(f"Activation patching: {site}", np.array(effects), coords, caption + NOT_SHOWN)
+
+
+def _roles_summed(comparison: Comparison, of_each: Measurement) -> Measurement:
+    """Estimates of positions summed over those of each role: to first order the effect of all of a role at once."""
+    roles = _roles(comparison.pairs)
+    within = torch.stack([*roles.values()]).transpose(1, 2).cpu().numpy()  # [role, position, pair]
+    summed = np.einsum("lpn,rpn->lrn", np.nan_to_num(of_each.values), within)
+    coords = {"layer": of_each.coords["layer"], "position": list(roles)}
+    return comparison.measurement(of_each.name, np.where(within.any(1), summed, np.nan), coords, of_each.caption)
 
 
 def _mask(comparison: Comparison, site: str, index: int, aligned: bool) -> Bool[Tensor, "pair *axes 1"]:
@@ -315,19 +337,7 @@ def _mask(comparison: Comparison, site: str, index: int, aligned: bool) -> Bool[
     return list(_roles(pairs).values())[index][..., None]  # [pair, pos, 1]
 
 
-@torch.no_grad()
-def _exact(comparison: Comparison, site: str, layer: int, mask: Bool[Tensor, "pair *axes 1"]) -> Measurement:
-    """The exact effect of what a mask takes in: the dim `example`; NaN of a pair of which it takes in nothing."""
-    name, values = SITES[site].hook.format(layer), []
-    for where, part in comparison.parts():
-        base, source = comparison.sides(part)
-        taken = activations(comparison, source, [name])
-        put = partial(_put, taken=taken[name], mask=mask[where].to(comparison.device))
-        scores = comparison.score(comparison.run(base, [(name, put)]), part, comparison.clean_logits(part))
-        values.append((scores.double().cpu().numpy() - comparison.unedited(where)) * comparison.sign())
-    effects = np.where(mask.flatten(1).any(1).numpy(), np.concatenate(values), np.nan)
-    return comparison.measurement(f"Activation patching: {site}", effects, {}, "")
-
-
-def _put(activation: Tensor, hook: Any, *, taken: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, taken, activation)
+def _effect(patches: Patches, site: str, layer: int, mask: Bool[Tensor, "pair *axes 1"]) -> Measurement:
+    """The exact effect of what a mask takes in: the dim `example`."""
+    name = f"Activation patching: {site}"
+    return patches.comparison.measurement(name, patches.effect((site, layer), mask), {}, "")

@@ -31,6 +31,7 @@ from workbench.measurement import Measurement
 from workbench.models import AnyHooked
 from workbench.tasks import Task
 from workbench.util.files import write_atomically
+from workbench.util.progress import done_whole, interrupted
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 FEWEST = 4  # pairs: two to find a circuit on, and two to test it on, so that there are intervals
@@ -46,22 +47,24 @@ class Summary:
         circuit: its edges, chosen greedily by the scores, without those that lie on no path.
         scores, control: of every edge on the pairs that it is found on; and on pairs that change nothing relevant, None
             where the task has no such pairs.
-        nodes, nodes_control: the same of every head and MLP at every position.
+        nodes, nodes_control: the same of every head and MLP at every position; None where Ctrl-C has left them out.
         curve, without: faithfulness by size on the other pairs, of the circuits and of what is left without them.
         halves: the overlap of circuits grown to as many edges, found on random halves.
         judgement: whether the circuit, and those of the other sizes, are faithful.
+        left_out: whether Ctrl-C has left out the control pairs that there are, and perhaps nodes.
     """
 
     comparison: Comparison
     circuit: Circuit
     scores: Measurement
-    control: Measurement | None
-    nodes: Measurement
-    nodes_control: Measurement | None
     curve: Measurement
     without: Measurement
     halves: Measurement
     judgement: CircuitJudgement
+    nodes: Measurement | None = None
+    control: Measurement | None = None
+    nodes_control: Measurement | None = None
+    left_out: bool = False
 
     def text(self) -> str:
         """What was found, for people: the circuit and whether it is faithful first."""
@@ -71,7 +74,8 @@ class Summary:
         pairs = words.of_pairs(baselines(self.comparison).mean(), judged.drawn, self.curve.settings)
         sizes = [*words.of_sizes(judged, self.without.mean()), words.of_areas(*areas)]
         edges = words.of_edges(self.scores.mean(), control)
-        return "\n".join([*first, words.of_halves(judged.halves), pairs, "", *sizes, "", *edges])
+        cut_short = ["", words.CUT_SHORT] if self.left_out else []
+        return "\n".join([*first, words.of_halves(judged.halves), pairs, "", *sizes, "", *edges, *cut_short])
 
     def save(self, folder: Path) -> None:
         """Write circuit.json, circuit.dot, judgement.json, and the numbers as Parquet, CSV and JSON."""
@@ -148,35 +152,45 @@ def find_circuit(
         shares: sizes at which faithfulness is measured.
         progress: told what is measured next, and how much of all that is: `edges scored on 32 pairs (1 of 6)`.
 
+    Ctrl-C keeps a circuit that is tested, without what is measured after it: nodes, and control pairs.
+
     Raises:
         ValueError: if there are too few pairs, no such method or size, or nothing that a circuit could keep.
     """
     check_enough(len(comparison.pairs))
     found, tested = (comparison.of(half) for half in comparison.pairs.halves())
-    step, graph = _steps(progress, 6), Graph.of(comparison.model)
-    measured = _measured(found, control, method, step)
-    scores = measured["scores"]
-    step("the size chosen")
-    size = _size(faithfulness_curve(found, scores, shares=shares), graph) if size is None else size
-    circuit = greedy_edges(scores, graph, size).pruned()
-    step(f"circuits of all sizes run on {len(tested.pairs)} other pairs")
-    curve, without = (faithfulness_curve(tested, scores, shares=shares, complement=rest) for rest in (False, True))
-    step("halves of the pairs compared")
-    halves = overlap_of_halves(scores, graph, size, generator, choose=greedy_edges)
-    judgement = _judged(tested, circuit, curve, halves)
-    return Summary(tested, circuit, **measured, curve=curve, without=without, halves=halves, judgement=judgement)
+    step, exact = _steps(progress, 5 if control is None else 6), method == "path_patching"
+    measured: dict[str, Any] = {}
 
+    def test() -> None:
+        step(f"edges scored on {len(found.pairs)} pairs")
+        scores, graph = score_edges(found, method), Graph.of(comparison.model)
+        step("the size chosen")
+        chosen = _size(faithfulness_curve(found, scores, shares=shares), graph) if size is None else size
+        circuit = greedy_edges(scores, graph, chosen).pruned()
+        step(f"circuits of all sizes run on {len(tested.pairs)} other pairs")
+        curve, without = (faithfulness_curve(tested, scores, shares=shares, complement=rest) for rest in (False, True))
+        step("halves of the pairs compared")
+        halves = overlap_of_halves(scores, graph, chosen, generator, choose=greedy_edges)
+        judgement = _judged(tested, circuit, curve, halves)
+        named = {"circuit": circuit, "scores": scores, "curve": curve, "without": without}
+        measured.update(named | {"halves": halves, "judgement": judgement})
 
-def _measured(found: Comparison, control: Comparison | None, method: str, step: Step) -> dict[str, Any]:
-    """Scores of edges and nodes on the pairs that a circuit is found on, and on control pairs."""
-    step(f"edges scored on {len(found.pairs)} pairs")
-    scores, exact = score_edges(found, method), method == "path_patching"
-    step("heads and MLPs by position")
-    nodes = node_scores(found, exact=exact)
-    step("control pairs")
-    of_control = None if control is None else score_edges(control, method)
-    nodes_of_control = None if control is None else node_scores(control, exact=exact)
-    return {"scores": scores, "control": of_control, "nodes": nodes, "nodes_control": nodes_of_control}
+    def by_position() -> None:
+        step("heads and MLPs by position")
+        measured["nodes"] = node_scores(found, exact=exact)
+
+    def beside() -> None:
+        if control is not None:
+            step("control pairs")
+            measured["control"] = score_edges(control, method)
+            measured["nodes_control"] = node_scores(control, exact=exact)
+
+    for piece in (test, by_position, beside):  # a circuit that is tested is of use without the rest
+        if not interrupted():
+            with done_whole():
+                piece()
+    return Summary(tested, **measured, left_out=interrupted() and control is not None and "control" not in measured)
 
 
 def _size(curve: Measurement, graph: Graph) -> int:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
 from workbench import figures
+from workbench.circuits import Comparison
+from workbench.circuits.exports import to_mib, to_neuronpedia
 from workbench.circuits.summary import Summary, find_circuit, on_pairs
 from workbench.inspection import Inspected
-from workbench.report.pairs import PAIRS, Answers, open_pairs
+from workbench.report.pairs import PAIRS, Answers, Words, open_pairs
 from workbench.report.sections import Section
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
@@ -35,12 +38,14 @@ class RunCircuit:
         summary: the circuit with what speaks for it; None where none can be found.
         why: the reason then.
         answers: how the model answers the prompts, of a model of Hugging Face.
+        prompt: the words of the first clean prompt.
     """
 
     name: str
     summary: Summary | None
     why: str = ""
     answers: Answers | None = None
+    prompt: tuple[str, ...] = ()
 
     @property
     def found(self) -> Summary:
@@ -58,11 +63,12 @@ class RunCircuit:
     def figure(self, name: str = "circuit") -> Any:
         """The `circuit` as a graph; `faithfulness`, what circuits keep by size; or `nodes`, by position."""
         found = self.found
-        drawn = {
+        drawn: dict[str, Callable[[], Any]] = {
             "circuit": lambda: figures.circuit(found.circuit, found.scores),
             "faithfulness": lambda: figures.faithfulness(found.curve, found.without),
-            "nodes": lambda: figures.node_scores(found.nodes, found.nodes_control),
         }
+        if (nodes := found.nodes) is not None:
+            drawn["nodes"] = lambda: figures.node_scores(nodes, found.nodes_control)
         return lookup(drawn, name, "figure of a circuit")()
 
     def table(self) -> pd.DataFrame:
@@ -80,10 +86,27 @@ class RunCircuit:
         return as_json({"run": self.name, **answers, "edges": edges, "judgement": judgement, "measurements": numbers})
 
     def save(self, folder: Path) -> None:
-        """Write the circuit as JSON, Graphviz and SVG, and its numbers; nothing where there is none."""
-        if self.summary is not None:
-            self.summary.save(folder)
-            (folder / "circuit.svg").write_text(self.figure().svg(), encoding="utf-8")
+        """Write the circuit as JSON, Graphviz and SVG, and its numbers; nothing where there is none.
+
+        `neuronpedia.json` is its graph for Neuronpedia, `mib.json` that of the MIB benchmark, which has no names for
+        models without MLPs or with grouped queries.
+        """
+        if self.summary is None:
+            return
+        self.summary.save(folder)
+        (folder / "circuit.svg").write_text(self.figure().svg(), encoding="utf-8")
+        circuit, model = self.summary.circuit, self.summary.comparison.model
+        texts = {"neuronpedia.json": to_neuronpedia(circuit, model=self.name, prompt=self.prompt)}
+        if circuit.graph.has_mlps and circuit.graph.n_groups is None:
+            texts["mib.json"] = to_mib(circuit, cast(Any, model.cfg).d_model)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+
+
+def _prompt(comparison: Comparison, words: Words) -> tuple[str, ...]:
+    """The words of the first clean prompt, without padding."""
+    pairs = comparison.pairs
+    return tuple(words(pairs.clean.tokens[0][pairs.real(pairs.clean)[0]]))
 
 
 def run_circuit(one: Inspected, seed: int) -> RunCircuit:
@@ -91,7 +114,8 @@ def run_circuit(one: Inspected, seed: int) -> RunCircuit:
     draws = generator(seed, "circuit")
     try:
         comparison, control, _ = on_pairs(one.run.hooked(), one.run.task(), PAIRS, draws, name=one.name)
-        return RunCircuit(one.name, find_circuit(comparison, control, draws))
+        prompt = _prompt(comparison, one.run.task().words)
+        return RunCircuit(one.name, find_circuit(comparison, control, draws), prompt=prompt)
     except ValueError as error:
         return RunCircuit(one.name, None, str(error))
 
@@ -136,6 +160,6 @@ def circuit(
     """
     draws = generator(seed, "circuit")
     about: dict[str, Any] = {"kind": kind, "pairs": pairs, "n": n, "later": later, "step": step, "seed": seed}
-    comparison, control, _, answers = open_pairs(run, draws, **about, metric=metric)
+    comparison, control, words, answers = open_pairs(run, draws, **about, metric=metric)
     found = find_circuit(comparison, control, draws, method=method, size=edges)
-    return RunCircuit(comparison.name, found, answers=answers)
+    return RunCircuit(comparison.name, found, answers=answers, prompt=_prompt(comparison, words))

@@ -51,17 +51,22 @@ class Patching:
         if low is None or low <= 0:
             return f"{first}\n{words.of_no_gap(grid.gap)}"
         told = n // 2
-        lines = [first, "", *words.of_path(self._stretches(), told, comparison.direction)]
+        lines = [first, "", *(words.of_path(self._stretches(), told, comparison.direction) if grid.path else [])]
         heads = [(f"head {place.layer}.{place.index}", place.share, place.control) for place in grid.heads]
-        lines += words.of_places("The strongest heads, at all positions", heads, told)
+        if heads or not grid.cut_short:
+            lines += words.of_places("The strongest heads, at all positions", heads, told)
         for site in (site for site in PARTS if site in grid.grids):
             places = [(f"layer {p.layer}, {self._position(p.index)}", p) for p in grid.writes if p.site == site]
-            lines += words.of_places(PARTS[site], [(where, p.share, p.control) for where, p in places], told)
+            if places or not grid.cut_short:
+                lines += words.of_places(PARTS[site], [(where, p.share, p.control) for where, p in places], told)
         lines.append("")
         if grid.control is not None:
             most = {KINDS[site]: float(np.nanmax(abs(each.mean().values))) for site, each in grid.control.items()}
             lines.append(words.of_strongest_control(most))
-        return "\n".join([*lines, words.of_choice(n - told, told, grid.method)])
+        lines.append(words.of_choice(n - told, told, grid.method))
+        if grid.cut_short:
+            lines.append(words.of_cut_short([KINDS[site] for site in grid.grids], grid.control is not None))
+        return "\n".join(lines)
 
     def figure(self, name: str = "patched") -> Any:
         """The maps: of the pairs, `patched`; or of pairs that change nothing relevant, `control`."""

@@ -35,6 +35,7 @@ class _Display:
     started: float = field(default_factory=time.monotonic)
     told: float = 0.0
     keeps: bool = False
+    whole: bool = False
     stopped: bool = False
     open: list[tuple[int, int]] = field(
         default_factory=list
@@ -74,7 +75,7 @@ class _Display:
             return
         if not self.told:
             self.told = now
-            keeps = "; Ctrl-C keeps what is done" if self.keeps else ""
+            keeps = "; Ctrl-C keeps what is done" if self.keeps or self.whole else ""
             self.console.print(f"{brief(what)}: {in_words(whole)} in all{keeps}", highlight=False, soft_wrap=True)
             if self.console.is_terminal and not self.console.quiet:
                 columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
@@ -105,6 +106,16 @@ def shown(show: bool = True, *, quiet: bool = False) -> Iterator[None]:
         _display.reset(token)
 
 
+@contextmanager
+def untold() -> Iterator[None]:
+    """Within this context nothing is told: what is done there is a piece of work that is told of as a whole."""
+    token = _display.set(None)
+    try:
+        yield
+    finally:
+        _display.reset(token)
+
+
 def steps(items: Sequence[T] | Iterable[T], what: str, n: int | None = None, *, keep: bool = False) -> Iterator[T]:
     """The items one by one, with what is told of them where `shown`.
 
@@ -129,6 +140,25 @@ def steps(items: Sequence[T] | Iterable[T], what: str, n: int | None = None, *, 
                 warnings.warn(f"interrupted: {what} ended after {done} of {n}; what is done is kept", Notice, 2)
                 return
             display.tell(what)
+
+
+@contextmanager
+def done_whole() -> Iterator[None]:
+    """Within this context Ctrl-C waits until all is done, and `interrupted` says then that nothing more is wanted.
+
+    A second one ends everything. Other work that tells how long it takes may be within.
+    """
+    display = _display.get()
+    if display is None:
+        yield
+        return
+    display.whole = True
+    try:
+        with Interrupts() as interrupts:
+            yield
+            display.stopped |= interrupts.requested
+    finally:
+        display.whole = False
 
 
 def interrupted() -> bool:

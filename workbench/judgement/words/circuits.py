@@ -23,6 +23,10 @@ SHOWN = 10  # edges
 DIGITS = 6  # of shares: smaller ones are rounding in single precision
 Pair = tuple[float, float]  # after a change by hand, and as found
 BOUNDS = percents((LEAST, MOST))
+CUT_SHORT = (
+    "Interrupted: the circuit was found and tested, but not held against control pairs. The same command, not "
+    "interrupted, measures these too."
+)
 
 
 def ends(mean: Measurement) -> tuple[float, float, float]:

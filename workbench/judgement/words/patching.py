@@ -116,6 +116,15 @@ def of_choice(n_chosen: int, n_told: int, method: str) -> str:
     return f"Places were chosen on {n_chosen} pairs, and their shares are of the other {n_told}. {OF_METHOD[method]}"
 
 
+def of_cut_short(parts: Sequence[str], control: bool) -> str:
+    """What is kept of patching that was interrupted, and how to have the rest."""
+    beside = "" if control else ", without control pairs"
+    return (
+        f"Interrupted: the maps of {', '.join(parts)} are whole{beside}; of the strongest places only those above were "
+        "patched once more. The same command, not interrupted, measures the rest."
+    )
+
+
 def _share(mean: Measurement, n: int) -> str:
     """A share with its interval, and of how many pairs it is where these are not all n."""
     pairs = int(np.asarray(mean.n))
