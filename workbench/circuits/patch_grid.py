@@ -122,13 +122,7 @@ def patch_grid(
 
     sites, about = _sites(comparison), (aligned, method)
     grids = {site: _in_shares(each, gap) for site, each in _grids(comparison, sites, "patching", *about)}
-    controls = None
-    if control is not None and not interrupted():
-        whole = np.full(len(control.pairs), gap.mean())
-        of_control = _grids(control, sites, "patching control pairs", *about)
-        controls = {site: _in_shares(each, whole) for site, each in of_control}
-    if interrupted() and controls is not None:
-        controls = None if len(controls) < len(sites) else controls
+    controls = None if control is None or interrupted() else _of_control(control, sites, gap, *about)
     chosen_on = torch.arange(n)[::2]
     strength = {site: np.nan_to_num(_mean_of(each, chosen_on), nan=-np.inf) for site, each in grids.items()}
     chosen = {
@@ -152,6 +146,16 @@ def patch_grid(
         writes=tuple(told[place] for place in chosen["writes"] if place in told),
         cut_short=len(told) < len(every) or len(grids) < len(sites),
     )
+
+
+def _of_control(
+    control: Comparison, sites: Sequence[str], gap: np.ndarray, aligned: bool, method: str
+) -> dict[str, Measurement] | None:
+    """The grids of control pairs, as shares of the other pairs' mean gap; None where Ctrl-C left sites out."""
+    whole = np.full(len(control.pairs), gap.mean())
+    effects = _grids(control, sites, "patching control pairs", aligned, method)
+    grids = {site: _in_shares(each, whole) for site, each in effects}
+    return grids if len(grids) == len(sites) else None
 
 
 def _grids(

@@ -163,18 +163,7 @@ def find_circuit(
     measured: dict[str, Any] = {}
 
     def test() -> None:
-        step(f"edges scored on {len(found.pairs)} pairs")
-        scores, graph = score_edges(found, method), Graph.of(comparison.model)
-        step("the size chosen")
-        chosen = _size(faithfulness_curve(found, scores, shares=shares), graph) if size is None else size
-        circuit = greedy_edges(scores, graph, chosen).pruned()
-        step(f"circuits of all sizes run on {len(tested.pairs)} other pairs")
-        curve, without = (faithfulness_curve(tested, scores, shares=shares, complement=rest) for rest in (False, True))
-        step("halves of the pairs compared")
-        halves = overlap_of_halves(scores, graph, chosen, generator, choose=greedy_edges)
-        judgement = _judged(tested, circuit, curve, halves)
-        named = {"circuit": circuit, "scores": scores, "curve": curve, "without": without}
-        measured.update(named | {"halves": halves, "judgement": judgement})
+        measured.update(_tested(found, tested, generator, method, size, shares, step))
 
     def by_position() -> None:
         step("heads and MLPs by position")
@@ -191,6 +180,30 @@ def find_circuit(
             with done_whole():
                 piece()
     return Summary(tested, **measured, left_out=interrupted() and control is not None and "control" not in measured)
+
+
+def _tested(
+    found: Comparison,
+    tested: Comparison,
+    generator: torch.Generator,
+    method: str,
+    size: int | None,
+    shares: Sequence[float],
+    step: Callable[[str], None],
+) -> dict[str, Any]:
+    """A circuit grown on the pairs `found`, with the curves, the overlap and the judgement of those `tested`."""
+    step(f"edges scored on {len(found.pairs)} pairs")
+    scores, graph = score_edges(found, method), Graph.of(found.model)
+    step("the size chosen")
+    chosen = _size(faithfulness_curve(found, scores, shares=shares), graph) if size is None else size
+    circuit = greedy_edges(scores, graph, chosen).pruned()
+    step(f"circuits of all sizes run on {len(tested.pairs)} other pairs")
+    curve, without = (faithfulness_curve(tested, scores, shares=shares, complement=rest) for rest in (False, True))
+    step("halves of the pairs compared")
+    halves = overlap_of_halves(scores, graph, chosen, generator, choose=greedy_edges)
+    judgement = _judged(tested, circuit, curve, halves)
+    named = {"circuit": circuit, "scores": scores, "curve": curve, "without": without}
+    return named | {"halves": halves, "judgement": judgement}
 
 
 def _size(curve: Measurement, graph: Graph) -> int:

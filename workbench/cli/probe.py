@@ -13,6 +13,11 @@ from workbench.cli.parser import Commands, Parser, add_command
 
 DECIDED_BY_THE_PRESET = ("label", "points")  # settings of a probe that cannot be given
 
+OF_TEXTS = (
+    "next_token, previous_token, first_letter, next_letter, word_part, in_quotes, repeated, line_position, token or "
+    "position"
+)  # `text_labels.NAMES`, without importing them to show the help
+
 
 def add(commands: Commands, name: str) -> None:
     parser = add_command(
@@ -22,11 +27,9 @@ def add(commands: Commands, name: str) -> None:
         summary="ask what can be decoded from runs, or Hugging Face models on a text, and whether it is used",
         description="Fit probes at every point of the residual for one question, say what they are worth beside their "
         "baselines and controls, and test causally what is decodable. `workbench list probes` shows the questions. "
-        "With --text, probe Hugging Face models instead for a label that the text gives itself (next_token, "
-        "previous_token, first_letter, next_letter, word_part, in_quotes, repeated, line_position, token or position), "
-        "or for a column of a .jsonl, .csv or .tsv file whose column `text` holds the texts; what is decodable is not "
-        "tested causally there. "
-        "Settings of the probe can be given: --l2 1, --kind low_rank --rank 3 …",
+        f"With --text, probe Hugging Face models instead for a label that the text gives itself ({OF_TEXTS}), or for "
+        "a column of a .jsonl, .csv or .tsv file whose column `text` holds the texts; what is decodable is not tested "
+        "causally there. Settings of the probe can be given: --l2 1, --kind low_rank --rank 3 …",
         usage="RUN [RUN …] PRESET|LABEL | MODEL [MODEL …] LABEL --text FILE "
         "[--out DIR] [--n N] [--seeds N] [--SETTING VALUE …]",
         takes_fields=True,
