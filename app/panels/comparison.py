@@ -19,9 +19,11 @@ from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.panel import Panel
 from workbench.app.state import Opened
 from workbench.inspection import Inspected, inspect_run
+from workbench.inspection.findings import measured_on
 from workbench.instruments import INSTRUMENTS
 from workbench.interventions import Head
 from workbench.judgement.words.by_place import differs
+from workbench.judgement.words.findings import conditions_of
 from workbench.measurement import Measurement, by_group
 from workbench.measurement.compare_runs import compare, difference, difference_by_group
 from workbench.measurement.groups import conditions_as_groups
@@ -157,6 +159,8 @@ def show(p: Panel, sides: Sides, both: Pair, says: str, *, by_condition: bool = 
         st.info(f"A and B cannot be subtracted here: {plain(str(error))}.")
         return
     verdict = differs(value_of(b_minus_a), [value_of(run) for run in runs.values()])
+    if verdict and not sides.one_model and (sample := measured_on(value_of(inspected(sides)[0]))).spread is not None:
+        verdict = f"At {conditions_of(sample)}: {verdict[0].lower()}{verdict[1:]}"
     p.show(
         code.call(figures.with_difference, runs, b_minus_a), {**runs, "difference": b_minus_a}, says, verdict=verdict
     )

@@ -12,6 +12,7 @@ from workbench import figures
 from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
+from workbench.app.fields.heads import needed_head
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.panels import circuit_by_hand as by_hand
 from workbench.app.panels import code
@@ -21,6 +22,7 @@ from workbench.app.panels.measuring import awaited
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.circuits import METHODS, METRICS, Circuit, greedy_edges
+from workbench.interventions import head_in_words
 from workbench.judgement.words import circuits as words
 from workbench.measurement import Measurement
 from workbench.util.words import capitalised
@@ -79,7 +81,7 @@ def fields_of(look: Look) -> Asked:
 
 
 @url.fragment
-def drawn(asked: Asked, found: Found) -> None:
+def drawn(look: Look, asked: Asked, found: Found) -> None:
     """The circuit of the size that is chosen, with what is changed by hand; what circuits of all sizes keep; tables."""
     summary = found.summary
     known = sizes(summary)
@@ -100,7 +102,8 @@ def drawn(asked: Asked, found: Found) -> None:
         as_found: Circuit = value_of(chosen)
         same = by_hand.measured(asked, found, as_found, []).same
         judged, beside = verdict(found, share, same), more(asked, found, size, share)
-        said.markdown(f"**{plain(judged)}**")
+        outside = left_out(look, value_of(chosen))
+        said.markdown(f"**{plain(judged)}**{f'  {chr(10)}{plain(outside)}' if outside else ''}")
         with st.container(horizontal=True, key="columns"):
             left, right = st.container(key="columns-drawing"), st.container(key="columns-inspector")
         place, line, field, caption = (left.container() for _ in range(4))
@@ -119,6 +122,17 @@ def drawn(asked: Asked, found: Found) -> None:
     by_hand.table(asked, found, as_found, changed)
     table(value_of(scores), value_of(chosen), summary.control)
     by_position(found, symbol)
+
+
+def left_out(look: Look, circuit: Circuit) -> str:
+    """That the head which answers need most is outside, and how that can be; empty where it is inside."""
+    layer, head = needed_head(look)
+    if look.opened.subject.no_pattern or any(name.startswith(f"a{layer}.h{head}->") for name in circuit.names):
+        return ""
+    return (
+        f"{capitalised(head_in_words(layer, head))}, without which most answers change, is outside: a circuit carries "
+        "the difference between the two questions of a pair, and not what both have alike."
+    )
 
 
 def by_position(found: Found, symbol: Symbol) -> None:
@@ -180,7 +194,7 @@ def page(look: Look) -> None:
     )
     if found is None:
         return
-    drawn(asked, found)
+    drawn(look, asked, found)
 
 
 page(current())

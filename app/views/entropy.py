@@ -24,7 +24,7 @@ from workbench.inspection.over_training import Timeline, follow
 from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
 from workbench.judgement import entropy as judgement
 from workbench.judgement.words import by_place
-from workbench.judgement.words.entropy import in_words
+from workbench.judgement.words.entropy import dominated, of_layers
 from workbench.measurement import Measurement, by_group
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.groups import conditions_as_groups
@@ -99,8 +99,9 @@ def spectra(look: Look) -> None:
         else:
             controls = {mean: of_controls} if of_controls else {}
             figure = code.call(figures.by_layer, drawn, controls)[0]
-        says = f"{code.value_of(of_runs).caption} {capitalised(kind)} sequences: {code.value_of(held).sample.in_words}."
-        verdict = _verdict(chosen, held, code.value_of(of_runs))
+        verdict, dominant = _verdict(chosen, held, code.value_of(of_runs))
+        of_sequences = f"{capitalised(kind)} sequences: {code.value_of(held).sample.in_words}."
+        says = " ".join(filter(None, (dominant, code.value_of(of_runs).caption, of_sequences)))
         p.show(figure, {"this-input": one, "held-out": of_runs} | of_controls, says, verdict=verdict)
     if chosen.name == "spectrum":
         st.info(
@@ -115,15 +116,15 @@ def spectra(look: Look) -> None:
     many_sequences(look.opened)
 
 
-def _verdict(chosen: Chosen, held: Symbol, mean: Measurement) -> str | None:
-    """What the mean by layer shows; None of a spectrum, or where there is no number."""
+def _verdict(chosen: Chosen, held: Symbol, mean: Measurement) -> tuple[str | None, str]:
+    """What the mean by layer shows, None of a spectrum, or where there is no number; and which rows dominate."""
     if mean.dims != ("layer",):
-        return None
+        return None, ""
     if chosen.name not in COLLAPSED_LOW:
-        return by_place.extremes(mean)
+        return by_place.extremes(mean), ""
     result = code.value_of(held[chosen.name])
     judged = judgement.judge(mean, result.examples, result.control_draws.get(UNTRAINED))
-    return None if judged is None else in_words(judged)
+    return (None, "") if judged is None else (of_layers(judged), dominated(judged))
 
 
 def distribution(chosen: Chosen) -> None:

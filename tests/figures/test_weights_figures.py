@@ -62,7 +62,7 @@ def test_a_square_of_few_tokens_says_at_which_step_its_largest_entries_stand() -
     circuit = token_circuits.circuit(SUBJECT, 1, 0, "QK")
     shifted = replace(circuit, values=np.eye(12, k=2) + 1e-3 * circuit.values)
     said = largest_of_rows(shifted)
-    assert said is not None and said.startswith("10 of 12 rows have their largest entry at the token 2 after it")
+    assert said is not None and said.startswith("10 of 12 rows have their largest entry at the token 2 places after it")
     assert "itself" in str(largest_of_rows(replace(circuit, values=np.eye(12))))
     mixed = np.eye(12)[np.random.default_rng(0).permutation(12)]
     assert "no one step" in str(largest_of_rows(replace(circuit, values=mixed)))

@@ -26,7 +26,7 @@ def findings(group: SeedGroup) -> Findings:
     """What was found of a single run, or of several seeds of one config."""
     return Findings(
         name=group.name,
-        samples=tuple(_sample(member) for member in group.members),
+        samples=tuple(measured_on(member) for member in group.members),
         answers=_answers(group),
         claims=tuple(judged_claims(group)),
         gold=_gold(group),
@@ -40,7 +40,7 @@ def _share(m: Measurement) -> Share:
     return Share(value=float(m.values), n=0 if m.n is None else int(m.n), **ends)
 
 
-def _sample(inspected: Inspected) -> MeasuredOn:
+def measured_on(inspected: Inspected) -> MeasuredOn:
     """What a run was measured on; the spread of its test conditions, and what that was in training if it is less."""
     sample = inspected.sample
     counts = {"drawn": sample.drawn, "distinct": len(sample), "kind": sample.kind}

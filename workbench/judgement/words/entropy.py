@@ -13,6 +13,11 @@ from workbench.measurement.places import at_point
 
 def in_words(spread: Spread) -> str:
     """Whether it lies below re-initialised models; where it is least, or its range; which rows dominate, if any."""
+    return " ".join(filter(None, (of_layers(spread), dominated(spread))))
+
+
+def of_layers(spread: Spread) -> str:
+    """The same without the rows that dominate."""
     name = f"{spread.name}{' without the dominant tokens' if spread.dominated else ''}"
     models = f"{spread.models} re-initialised models"
     parts = []
@@ -23,12 +28,14 @@ def in_words(spread: Spread) -> str:
     parts.append(_least(spread, "It" if parts else name))
     if 0 < spread.models < FEWEST_NULLS:
         parts.append("So few re-initialised models are too few to compare with.")
-    return " ".join([*parts, *([_dominated(spread)] if spread.dominated else [])])
+    return " ".join(parts)
 
 
-def _dominated(spread: Spread) -> str:
-    """`After MLP 3 one token holds 99.8% of the squared norm in 256 of 256 sequences, that at position 0 in 256: …`."""
+def dominated(spread: Spread) -> str:
+    """`After MLP 3 one token holds 99.8% of the squared norm in 256 of 256 sequences, …`; empty where none does."""
     layers = spread.dominated
+    if not layers:
+        return ""
     most = max(layers, key=lambda layer: layer.share)
     rows = max(layer.rows for layer in layers)
     who = "one token holds" if rows == 1 else f"up to {rows} tokens hold"

@@ -234,7 +234,9 @@ def largest_of_rows(m: Measurement) -> str | None:
     most = f"largest of all: {m.coords['from'][row]} → {m.coords['to'][column]}, {largest}"
     if not found.beyond:
         return f"The largest entries of the {rows} rows follow no one step through the vocabulary; {most}."
-    after = f"{abs(found.step)} {'after' if found.step > 0 else 'before'} it"
-    where = f"the token {after if found.step else 'itself'}"
-    mixed = counted(found.most, rows)
-    return f"{counted(found.value, rows)} rows have their largest entry at {where} (mixed: at most {mixed}); {most}."
+    way, far = "next" if found.step > 0 else "previous", abs(found.step)
+    where = "the token itself" if not found.step else f"the {way} token of the vocabulary"
+    if far > 1:
+        where = f"the token {far} places {'after' if found.step > 0 else 'before'} it in the vocabulary"
+    mixed = f"with columns shuffled, at most {counted(found.most, rows)}"
+    return f"{counted(found.value, rows)} rows have their largest entry at {where} ({mixed}); {most}."

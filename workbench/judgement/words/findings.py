@@ -104,12 +104,17 @@ def _brief(group: Sequence[Judgement]) -> str:
     """How often a claim holds and whether answers need it, without what it is beside."""
     often = f"{group[0].often}, in {percents(one.rate for one in group)} of cases"
     nearest = [judgement.strongest for judgement in group if judgement.strongest is not None]
-    often += f" (nearest control {percents(one.rate for one in nearest)})" if nearest else ""
+    if nearest:
+        beyond = group[0].against in (None, Against.BEYOND) or not group[0].found
+        beside = "nearest control" if beyond else f"{claims.AGAINST[group[0].against or Against.TOO_FEW]}:"
+        often += f" ({beside} {percents(one.rate for one in nearest)})"
     tests = [judgement.test.claimed for judgement in group if judgement.test is not None]
     if group[0].need is Need.NOT_NEEDED:
         return f"{often}; the answers do not need it"
-    if not group[0].needed or not tests:
+    if not group[0].found and not group[0].needed:
         return often
+    if not group[0].needed or not tests:
+        return f"{often}; whether the answers need it is not {'tested' if group[0].need is Need.UNTESTED else 'shown'}"
     return f"{often}; the answers need it: edited, {percents(one.changed / one.n for one in tests)} of them change"
 
 
@@ -141,14 +146,14 @@ def _answers(found: Findings, answers: AnswerRates) -> Statement:
     if whole is not None and abs(answers.position.value - whole.value) > 1e-8:
         text += f", and {share(whole)} of {COUNTED['sequence']}"
     sample, worst = found.samples[0], answers.worst
-    text += f", on {_drawn(sample)} sequences{f' ({_spread(sample)})' if sample.spread else ''}"
+    text += f", on {_drawn(sample)} sequences{f' ({conditions_of(sample)})' if sample.spread else ''}"
     if worst is not None and len(worst.places) <= MOST_NAMED:
         rate = percents([worst.value, worst.reach])
         text += f"; least right {at_places(worst)} of {answers.groups} ({rate})"
     return Statement(f"{text}.", ("answers",))
 
 
-def _spread(sample: MeasuredOn) -> str:
+def conditions_of(sample: MeasuredOn) -> str:
     """What the test conditions range over, and what it was in training where they go beyond it."""
     assert sample.spread is not None
     name, least, most = sample.spread

@@ -116,9 +116,8 @@ def gained(accuracy: Measurement, gains: Measurement) -> str | None:
         return None
     own = [float(accuracy.select(condition=TRAINED, **place).values) for place in most.places]
     reached, beside = (between(values, accuracy.units) for values in (own, [value - most.value for value in own]))
-    return (
-        f"Most is gained {at_places(most)}: {reached} decoded, {beside} by the best baseline or re-initialised model."
-    )
+    lead = f"The lead over every control is largest {at_places(most)}"
+    return f"{lead}: {reached} decoded, {beside} by the best baseline or re-initialised model."
 
 
 def used(judged: Used) -> str:
