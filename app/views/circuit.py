@@ -83,8 +83,7 @@ def fields_of(look: Look) -> Asked:
 @url.fragment
 def drawn(look: Look, asked: Asked, found: Found) -> None:
     """The circuit of the size that is chosen, with what is changed by hand; what circuits of all sizes keep; tables."""
-    summary = found.summary
-    known = sizes(summary)
+    summary, known = found.summary, sizes(found.summary)
     default = next(edges for edges, (size, _) in known.items() if size == summary.halves.settings["edges"])
     with panel("The circuit", "circuit") as p:
         said = st.empty()
@@ -102,7 +101,7 @@ def drawn(look: Look, asked: Asked, found: Found) -> None:
         as_found: Circuit = value_of(chosen)
         same = by_hand.measured(asked, found, as_found, []).same
         judged, beside = verdict(found, share, same), more(asked, found, size, share)
-        outside = left_out(look, value_of(chosen))
+        outside = left_out(look, as_found)
         said.markdown(f"**{plain(judged)}**{f'  {chr(10)}{plain(outside)}' if outside else ''}")
         with st.container(horizontal=True, key="columns"):
             left, right = st.container(key="columns-drawing"), st.container(key="columns-inspector")
