@@ -17,7 +17,7 @@ from workbench.judgement.decodable import UNTRAINED
 from workbench.judgement.probed import Finding
 from workbench.measurement import Measurement
 from workbench.models.pretrained import Pretrained, load_model
-from workbench.models.pretrained.labelled_file import is_labelled_file, labelled_sequences, read_texts
+from workbench.models.pretrained.labelled_file import labelled_sequences
 from workbench.models.pretrained.text_file import file_sequences
 from workbench.probes import probe_inputs
 from workbench.probes.answer import Answer
@@ -29,7 +29,7 @@ from workbench.probes.saved_directions import check_one, mean_differences
 from workbench.report.hugging_face import check_models, names
 from workbench.tasks import Sequences
 from workbench.tasks.prompt_sets import named
-from workbench.tasks.text_file import read_parts
+from workbench.tasks.text_file import has_rows, read_parts, read_texts
 from workbench.util.seeds import generator
 
 N = 512  # sequences
@@ -70,7 +70,7 @@ def ask_text(
     check_models(sources)
     if n is not None and n < 2:
         raise ValueError(f"a probe needs at least 2 sequences, not n={n}")
-    n_read, labelled = N if n is None else n, is_labelled_file(text)
+    n_read, labelled = N if n is None else n, has_rows(text)
     if named(text) is None:  # a file that cannot be read is said before a model is loaded
         next(iter(read_texts(text, n_read) if labelled else read_parts(Path(text))), None)
     answers = []
