@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from harness import Table, main
@@ -29,7 +30,12 @@ from workbench.util.memory import keep_freed
 
 SEQUENCES, LENGTH, AT_ONCE = int(os.environ.get("WORKBENCH_SEQUENCES", "64")), 64, 4
 WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
-SHAPE = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
+SHAPE: dict[str, Any] = {
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+}
 SHAPE |= {"vocab_size": 49_152, "num_hidden_layers": 6, "tie_word_embeddings": True, "max_position_embeddings": 512}
 MOST: dict[tuple[str, ...], float] = {  # measures -> the most forward passes that they may take, with slack
     ("entropy", "effective_rank", "anisotropy"): 2.0,

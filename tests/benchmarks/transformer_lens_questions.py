@@ -51,7 +51,8 @@ class Asked:
         sides = [
             prompts(list(rows), ids.tolist(), model.pad) for rows, ids in ((clean, first[:, -1]), (corrupted, other))
         ]
-        return Asked(model, Pairs(*sides, sides[0].loss_mask, "last token", pad=-1))
+        clean_side, corrupted_side = sides
+        return Asked(model, Pairs(clean_side, corrupted_side, clean_side.loss_mask, "last token", pad=-1))
 
     @property
     def tokens(self) -> Tensor:
@@ -104,7 +105,7 @@ def lens(asked: Asked) -> Tensor:
 def lens_there(asked: Asked) -> Tensor:
     hooked = asked.model.hooked()
     cache: ActivationCache = hooked.run_with_cache(asked.tokens)[1]
-    stack = cache.accumulated_resid(pos_slice=-1)
+    stack: Any = cache.accumulated_resid(pos_slice=-1)
     normed = cache.apply_ln_to_stack(stack, layer=asked.model.config.n_layers, pos_slice=-1, recompute_ln=True)
     return normed @ hooked.W_U + hooked.b_U
 
@@ -123,7 +124,7 @@ def direct_there(asked: Asked) -> Tensor:
     hooked.process_weights(fold_ln=True, center_writing_weights=False, center_unembed=False, fold_value_biases=False)
     cache: ActivationCache = hooked.run_with_cache(asked.tokens)[1]
     right, wrong = (targets[pairs.asked] for targets in (pairs.right, pairs.wrong))
-    stack = cache.stack_head_results(pos_slice=-1)
+    stack: Any = cache.stack_head_results(pos_slice=-1)
     return cache.logit_attrs(stack, tokens=right, incorrect_tokens=wrong, pos_slice=-1)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformer_lens_questions import QUESTIONS, Asked
 
 import workbench
-from tests.benchmarks.transformer_lens_questions import QUESTIONS, Asked
 from tests.models.architecture_table import build
 from tests.report.test_prompt_set_commands import real_model
 from workbench.models.pretrained import Pretrained
