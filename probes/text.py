@@ -17,7 +17,7 @@ from workbench.judgement.decodable import UNTRAINED
 from workbench.judgement.probed import Finding
 from workbench.measurement import Measurement
 from workbench.models.pretrained import Pretrained, load_model
-from workbench.models.pretrained.labelled_file import is_labelled_file, labelled_sequences, read_texts
+from workbench.models.pretrained.labelled_file import labelled_sequences
 from workbench.models.pretrained.text_file import file_sequences
 from workbench.probes import probe_inputs
 from workbench.probes.answer import Answer
@@ -29,7 +29,7 @@ from workbench.probes.saved_directions import check_one, mean_differences
 from workbench.report.hugging_face import check_models, names
 from workbench.tasks import Sequences
 from workbench.tasks.prompt_sets import named
-from workbench.tasks.text_file import read_parts
+from workbench.tasks.text_file import has_rows, read_parts, read_texts
 from workbench.util.seeds import generator
 
 N = 512  # sequences
@@ -67,7 +67,7 @@ def ask_text(
     """
     sources, n = [str(model) for model in models], N if n is None else n
     _check(sources, text, n)
-    cut = partial(labelled_sequences, label=label) if is_labelled_file(text) else file_sequences
+    cut = partial(labelled_sequences, label=label) if has_rows(text) else file_sequences
     answers = []
     for source, name in zip(sources, names(sources), strict=True):
         model = load_model(source, progress=progress)
@@ -89,7 +89,7 @@ def _check(sources: Sequence[str], text: str | Path, n: int) -> None:
     if n < 2:
         raise ValueError(f"a probe needs at least 2 sequences, not n={n}")
     if named(text) is None:
-        next(iter(read_texts(text, n) if is_labelled_file(text) else read_parts(Path(text))), None)
+        next(iter(read_texts(text, n) if has_rows(text) else read_parts(Path(text))), None)
 
 
 def _measured(

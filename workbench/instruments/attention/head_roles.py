@@ -59,10 +59,13 @@ def measure(capture: Capture, *, by_label: bool = False) -> Measurement:
     keys, layers = role_keys(capture, by_label), capture.subject.layers
     gold = keys["gold precision"]
     roles = (*ROLES, *(role for role in keys if role not in ROLES))
-    by_layer = []
+    by_layer, asked = [], {role: where for role, where in keys.items() if where.any()}
     for layer in layers:
         A = unit_rows(pattern(capture, layer)).cpu()
-        by_role = {role: mass_on(A, keys[role]) for role in roles if role in keys} | {"gold recall": _recall(A, gold)}
+        by_role = dict.fromkeys(roles, torch.full((A.shape[1], len(A)), torch.nan))  # without a key anywhere
+        by_role |= {role: mass_on(A, where) for role, where in asked.items()}
+        if "gold precision" in asked:
+            by_role["gold recall"] = _recall(A, gold)
         by_layer.append(torch.stack([by_role[role].double() for role in roles]).numpy())
     values = np.stack(by_layer, axis=1)
     return Measurement(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,30 +21,13 @@ from torch import Tensor
 
 from workbench.models.pretrained.text_file import needed, sequence_length
 from workbench.tasks import Sequences, own_sequences
-from workbench.util.messages import brief, check_characters
-from workbench.util.rows_file import TABLES, read_rows
+from workbench.tasks.text_file import TEXT, read_texts
+from workbench.util.messages import brief
 
 if TYPE_CHECKING:
     from workbench.models.pretrained.model import Pretrained
 
-ENDINGS = (*TABLES, ".jsonl")
 LARGEST = 2**16  # of whole numbers that are labels themselves
-TEXT = "text"
-
-
-def is_labelled_file(path: str | Path) -> bool:
-    """Whether a file is a table of texts, by its ending."""
-    return Path(path).suffix.lower() in ENDINGS
-
-
-def read_texts(path: str | Path, n: int | None = None) -> list[tuple[str, dict[str, Any]]]:
-    """The first rows of a file, each with what errors call it. Raises ValueError in one line if one has no text."""
-    rows = list(islice(read_rows(Path(path), (TEXT,), "labelled texts"), n))
-    for where, row in rows:
-        if not isinstance(row.get(TEXT), str) or not row[TEXT]:
-            raise ValueError(f"{where} has no text: its field {TEXT!r} is {brief(repr(row.get(TEXT)), 40)}")
-        check_characters(row[TEXT], where)
-    return rows
 
 
 def labelled_sequences(

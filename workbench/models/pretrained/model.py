@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -78,7 +79,8 @@ class Pretrained(BridgedModel):
 
         Nothing is loaded: its config is built anew. Hook points and tokenizer are a copy of this one's.
         """
-        original, seed = self.module.original_model, int(torch.randint(2**31, (), generator=draws))
+        original: Any = self.module.original_model
+        seed = int(torch.randint(2**31, (), generator=draws))
         with checks.foreign(f"{self.config.module} cannot be built anew"), global_draws(seed):
             made = type(original)(copy.deepcopy(original.config)).to(self.token_embedding.weight).eval()
             config = copy.deepcopy(made.config)

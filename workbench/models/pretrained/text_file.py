@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from workbench.tasks import Batch, Sequences, own_sequences
 from workbench.tasks.prompt_sets import named
 from workbench.tasks.prompt_sets.sequences import PromptSequences
-from workbench.tasks.text_file import read_parts
+from workbench.tasks.text_file import text_parts
 
 if TYPE_CHECKING:
     from workbench.models.pretrained.model import Pretrained
@@ -28,10 +28,10 @@ def text_tokens(tokenizer: PreTrainedTokenizerBase, path: Path) -> Iterator[Int[
     each part, since each is read after the line before it.
 
     Raises:
-        ValueError: as `read_parts`.
+        ValueError: as `text_parts`.
     """
     before = ""
-    for part in read_parts(path):
+    for part in text_parts(path):
         known, ids = (
             tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] if text else []
             for text in (before, before + part)
