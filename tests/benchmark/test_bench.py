@@ -109,6 +109,20 @@ def test_a_mean_is_over_families_and_ties_and_what_is_not_said_are_told() -> Non
     assert only is not None and only.low is None and str(only) == "0.75 n=1"
 
 
+def test_of_several_files_the_later_ones_rows_count() -> None:
+    def of(commit: str, **values: float) -> Results:
+        rows = [
+            Row(method=m, subject="a", seed=0, asks=Asks.EDGES, values={"edges_auroc": v}) for m, v in values.items()
+        ]
+        return Results(version="1", commit=commit, done=[f"{method}/a/0" for method in values], rows=rows)
+
+    both = Results.merged([of("x", m=0.25, n=0.5), of("y", m=1.0)])
+    assert (both.version, both.commit, both.methods) == ("1", "x, y", ["m", "n"])
+    means = [both.mean(method, "edges_auroc") for method in "mn"]
+    assert [mean and mean.value for mean in means] == [1.0, 0.5]
+    assert Results.merged([of("x", m=0.25)]) == of("x", m=0.25)
+
+
 def test_a_page_has_every_score_and_leads_from_each_cell_to_its_families(tmp_path: Path) -> None:
     results = bench(out=tmp_path / "bench.json")
     text = page(results, "`bench.json`")
@@ -151,10 +165,11 @@ def test_a_strangers_method_is_in_the_table_and_one_that_lies_of_its_certainty_i
 
 
 def test_a_run_costs_what_it_runs(tmp_path: Path) -> None:
-    results = bench(["random", "eap", "path_patching", "eap_ig"], out=tmp_path / "bench.json")
+    results = bench(["random", "eap", "path_patching", "eap_ig", "probe"], out=tmp_path / "bench.json")
     passes = {method: results.cost(method)["passes"] for method in results.methods}
     assert passes["random"] == 0 < passes["eap"] < passes["eap_ig"] and passes["path_patching"] > 0
     assert results.cost("eap")["sequences"] >= passes["eap"]
+    assert results.cost("probe")["sequences"] >= 512 and passes["probe"] >= 2  # of one subject, which has labels
 
 
 def test_ctrl_c_keeps_what_is_done(

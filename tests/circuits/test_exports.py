@@ -17,14 +17,19 @@ CIRCUIT = Circuit.of(
 )
 
 STRING, NUMBER, INTEGER = {"type": "string"}, {"type": "number"}, {"type": "integer"}
-NODE = {
+NODE: dict[str, object] = {
     **dict.fromkeys(("node_id", "feature_type", "jsNodeId", "clerp"), STRING),
     "layer": {"type": ["string", "integer"]},
     "feature": {"type": ["integer", "null"]},
     "ctx_idx": INTEGER,
 }
-LINK = {"source": STRING, "target": STRING, "weight": NUMBER}
-METADATA = {"slug": STRING, "scan": STRING, "prompt": STRING, "prompt_tokens": {"type": "array", "items": STRING}}
+LINK: dict[str, object] = {"source": STRING, "target": STRING, "weight": NUMBER}
+METADATA: dict[str, object] = {
+    "slug": STRING,
+    "scan": STRING,
+    "prompt": STRING,
+    "prompt_tokens": {"type": "array", "items": STRING},
+}
 
 
 def required(properties: dict[str, object]) -> dict[str, object]:

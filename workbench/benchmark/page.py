@@ -124,7 +124,7 @@ def page(results: Results, source: str) -> str:
         "",
         f"What {len(results.methods)} methods say of {sum(families.values())} models of {len(families)} families whose "
         f"mechanism is written into their weights. Made by `workbench bench report` from {source}, version "
-        f"{results.version}, commit {(results.commit or 'unknown')[:12]}.",
+        f"{results.version}, commit {', '.join(each[:12] for each in str(results.commit).split(', '))}.",
         "",
         "A cell is the mean over families with its 95% interval; a family's value is the mean over its models, which "
         "are drawn from seeds. n counts families: models of one family are much alike. – is what a method does not "
@@ -172,14 +172,14 @@ def _by_family(name: str, means: dict[str, Mean | None]) -> Iterator[str]:
 def _cost(results: Results) -> Iterator[str]:
     """What each method takes."""
     yield from ("## Cost", "", "Of a model, all answers together: the median over models. Backward passes are not")
-    yield "counted, nor is memory below a page of the system, on one core of the machine that made the results."
+    yield "counted; memory is what the process has above that before, on one core of the machine that made the results."
     rows = []
     for method in results.methods:
         cost = results.cost(method)
         if cost:
             memory = f"{cost['memory'] / 2**20:.1f}" if "memory" in cost else "–"
             rows.append(
-                [f"`{method}`", f"{cost['passes']:g}", f"{cost['sequences']:g}", f"{cost['seconds']:.3f}", memory]
+                [f"`{method}`", f"{cost['passes']:.0f}", f"{cost['sequences']:,.0f}", f"{cost['seconds']:.3f}", memory]
             )
     yield from _table(["method", "passes", "sequences in them", "seconds", "MB of memory"], rows)
 

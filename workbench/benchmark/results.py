@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +33,8 @@ class Row(Checked):
         asks, label: the question.
         values: score -> value, of those that it has.
         failed: what the method raised in place of an answer.
-        passes, sequences, seconds, memory: what the answer took: runs of the model, sequences in them, seconds on this
-            machine, and bytes above those before at the highest; none where the system does not tell.
+        passes, sequences, seconds, memory: what the answer took: passes through all layers, sequences in them, seconds
+            on this machine, and bytes above those before at the highest; none where the system does not tell.
     """
 
     method: str
@@ -45,8 +45,8 @@ class Row(Checked):
     label: str = ""
     values: dict[str, float] = Field(default_factory=dict)
     failed: str = ""
-    passes: int = 0
-    sequences: int = 0
+    passes: float = 0.0
+    sequences: float = 0.0
     seconds: float = 0.0
     memory: int | None = None
 
@@ -113,6 +113,19 @@ class Results(Checked):
         rows = ",\n  ".join(row.model_dump_json(exclude_defaults=True) for row in self.rows)
         head = self.model_dump_json(include={"version", "commit", "done"})
         write_atomically(path, f'{head[:-1]},\n "rows": [\n  {rows}\n]}}\n'.encode())
+
+    @classmethod
+    def merged(cls, parts: Sequence[Results]) -> Results:
+        """Several as one, such as of methods that were changed: what a later one has replaces an earlier's."""
+        rows: dict[str, list[Row]] = {}
+        for part in parts:
+            rows |= {key: [] for key in part.done}
+            for row in part.rows:
+                rows[f"{row.method}/{row.subject}/{row.seed}"].append(row)
+        of = {
+            what: ", ".join(dict.fromkeys(str(getattr(part, what)) for part in parts)) for what in ("version", "commit")
+        }
+        return cls(**of, done=list(rows), rows=[row for each in rows.values() for row in each])
 
     @property
     def methods(self) -> list[str]:

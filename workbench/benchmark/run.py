@@ -11,15 +11,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.modules.module import register_module_forward_hook
 
 from workbench.benchmark.methods import METHODS, Method
 from workbench.benchmark.questions import NULLS, Posed, check_seed, posed
 from workbench.benchmark.results import Results, Row
 from workbench.benchmark.scoring import score
 from workbench.benchmark.subjects import SUBJECTS
-from workbench.models import Decoder
-from workbench.models.hooked import HookedDecoder
+from workbench.models.hooked_attention import ExplicitAttentionBridge
+from workbench.models.layers import MultiHeadAttention
 from workbench.util.lookup import lookup
 from workbench.util.messages import brief
 from workbench.util.progress import in_words, shown, steps, untold
@@ -116,7 +116,7 @@ def _rows(method: str, name: str, seed: int) -> Iterator[Row]:
 
 def answered(method: Method, part: Posed) -> dict[str, Any] | None:
     """A method's answer, scored, with what it took; None where it has none."""
-    with _cost() as cost:
+    with _cost(part.question.run.decoder.config.n_layers) as cost:
         try:
             answer = method(part.question)
         except Exception as error:  # a stranger's method may raise anything, and the others go on
@@ -132,20 +132,24 @@ def answered(method: Method, part: Posed) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _cost() -> Iterator[SimpleNamespace]:
-    """Count what runs within: passes of a decoder and their sequences, seconds, and memory at its highest."""
-    cost = SimpleNamespace(passes=0, sequences=0, seconds=0.0, memory=None)
+def _cost(n_layers: int) -> Iterator[SimpleNamespace]:
+    """Count what runs within: passes through all layers and their sequences, seconds, and memory at its highest.
 
-    def count(module: Any, given: tuple[Any, ...]) -> None:
-        if isinstance(module, Decoder | HookedDecoder):
-            cost.passes += 1
-            cost.sequences += len(given[0])
+    Counted is the attention of each layer, which runs whether a model is hooked or not, and whether to its end or not.
+    """
+    cost = SimpleNamespace(passes=0.0, sequences=0.0, seconds=0.0, memory=None)
 
-    before, handle, start = _memory("VmRSS", reset=True), register_module_forward_pre_hook(count), time.perf_counter()
+    def count(module: Any, given: Any, out: Any) -> None:
+        if isinstance(module, MultiHeadAttention | ExplicitAttentionBridge):
+            cost.passes += 1 / n_layers
+            cost.sequences += len(out[0] if isinstance(out, tuple) else out) / n_layers
+
+    before, handle, start = _memory("VmRSS", reset=True), register_module_forward_hook(count), time.perf_counter()
     try:
         yield cost
     finally:
         cost.seconds = round(time.perf_counter() - start, 4)
+        cost.passes, cost.sequences = round(cost.passes, 2), round(cost.sequences, 2)
         handle.remove()
         most = _memory("VmHWM")
         cost.memory = None if most is None or before is None else max(0, most - before)

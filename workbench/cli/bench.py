@@ -30,11 +30,13 @@ def add(commands: Commands, name: str) -> None:
         "answer. `list` names methods, subjects and suites; `run` asks the methods of a suite, or those named, and "
         "keeps what is done in one file, with which the same command goes on; `report` makes a page of it; `arena` "
         "writes a folder of unnamed models for people and agents to make claims about, and `score` marks a claim.",
-        usage="list | run [METHOD …] [--suite quick|full] [--seed N] [--out FILE] | report [FILE] [--out PAGE.md] | "
+        usage="list | run [METHOD …] [--suite quick|full] [--seed N] [--out FILE] | report [FILE …] [--out PAGE.md] | "
         "arena --out DIR [--seed N] | score DIR CLAIM.json --seed N",
     )
     parser.add_argument("action", choices=tuple(ACTIONS), help="what to do")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="run: methods; report: the results; score: see above")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="run: methods; report: files of results; score: see above"
+    )
     parser.add_argument("--suite", default="quick", help="run: quick (minutes) or full (hours) (default: quick)")
     parser.add_argument(
         "--seed",
@@ -51,7 +53,7 @@ def add(commands: Commands, name: str) -> None:
 def run(options: argparse.Namespace, _: list[str]) -> None:
     others = [name for name in ("suite", "seed", "out", "json") if name not in ACTIONS[options.action]]
     refuse(options, others, f"is not of `workbench bench {options.action}`; leave it out")
-    most = {"list": 0, "report": 1, "arena": 0, "score": 2}.get(options.action)
+    most = {"list": 0, "arena": 0, "score": 2}.get(options.action)
     if most is not None and len(options.names) > most:
         raise ValueError(f"`workbench bench {options.action}` takes no {options.names[most]!r}; leave it out")
     actions = {"list": _list, "run": _run, "report": _report, "arena": _arena, "score": _score}
@@ -92,10 +94,11 @@ def _report(options: argparse.Namespace) -> None:
     from workbench.benchmark.results import Results
     from workbench.util.files import check_can_make, write_atomically
 
-    source = Path(options.names[0]) if options.names else RESULTS
-    out = options.out or source.with_suffix(".md")
+    sources = list(map(Path, options.names)) or [RESULTS]
+    out = options.out or sources[0].with_suffix(".md")
     check_can_make(out)
-    write_atomically(out, page(Results.load(source), f"`{source.name}`").encode())
+    results = Results.merged([Results.load(source) for source in sources])
+    write_atomically(out, page(results, ", ".join(f"`{source.name}`" for source in sources)).encode())
     say(f"wrote {out}")
 
 

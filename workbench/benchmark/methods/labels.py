@@ -16,14 +16,14 @@ NO = (probes.Worth.NO_BETTER, probes.Worth.TOKEN_AND_POSITION)
 
 
 def probe_alone(question: Question) -> Answer | None:
-    """A logistic probe beside the most frequent label alone; what it decodes is said to be used, as is often done."""
+    """A logistic probe clearly above the most frequent label; what it decodes is said to be used, as is often done."""
     if question.asks not in ASKED:
         return None
     points, run = list(question.candidates), cast(Run, question.run)  # it stands for one
     accuracy = probes.probe(run, question.label, points=points, seed=question.seed, controls=[FREQUENT])
     probe, frequent = (accuracy.select(condition=name) for name in (TRAINED, FREQUENT))
-    assert probe.low is not None
-    above = (probe.low > frequent.values).tolist()
+    assert probe.low is not None and frequent.high is not None
+    above = (probe.low > frequent.high).tolist()
     return Answer(dict(zip(points, probe.values.tolist(), strict=True)), dict(zip(points, above, strict=True)))
 
 
