@@ -40,8 +40,7 @@ def test_the_page_stands_first_and_then_says_what_was_found(explorer: AppTest, r
     assert panels(explorer) == PANELS
     assert drawing_titles(explorer) == [f"A circuit of {len(found.circuit)} of 23 edges"]
     drawn, edges = found.judgement.drawn, len(found.circuit)
-    said = verdict(explorer)
-    judged, _, beside = said.partition("\n\n")
+    judged, beside = verdict(explorer), "".join(one.value for one in explorer.markdown).replace("\\", "")
     assert judged == f"**{words.of_circuit(drawn, 'logit difference', 23)}**" and drawn.edges == edges
     assert f"and {drawn.answers} of 32 answers on 32 test pairs" in judged
     assert explorer.select_slider(key="edges").value == str(edges), "one count of edges everywhere"
@@ -53,8 +52,8 @@ def test_the_page_stands_first_and_then_says_what_was_found(explorer: AppTest, r
     assert np.allclose(top, found.nodes.mean().values) and np.allclose(below, found.nodes_control.mean().values)
     assert any("does most, at position" in one.value for one in explorer.markdown)
     assert check_code(explorer) == 3
-    (says,) = (one.value for one in explorer.caption if "64 pairs of held-out questions" in one.value)
-    assert "EAP and EAP-IG" in says and "miss both backups" in says
+    assert len([one for one in explorer.caption if "64 pairs of held-out questions" in one.value]) == 1
+    assert any("EAP and EAP-IG" in one.value and "miss both backups" in one.value for one in explorer.caption)
 
 
 def test_another_size_is_drawn_marked_and_in_the_address(explorer: AppTest, run_root: Path) -> None:
