@@ -15,7 +15,7 @@ from workbench.circuits import Comparison, activation_patching
 from workbench.cli import main
 from workbench.models.hooked import hook
 
-SEED = 10
+SEED = 9  # among its models that know are those that hold what they do not use
 Claims = dict[str, dict[str, dict[str, float]]]
 
 
