@@ -112,6 +112,23 @@ def test_one_uninformed_model_is_in_memory_at_a_time(monkeypatch: pytest.MonkeyP
     assert len(alive) == 2 * uninformed_heads.MODELS
 
 
+def test_after_ctrl_c_too_few_models_are_no_reason_to_say_that_no_head_has_a_role(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = uninformed_heads.uninformed_model
+
+    def interrupts(*given: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return made(*given)
+
+    monkeypatch.setattr(uninformed_heads, "uninformed_model", interrupts)
+    with shown(quiet=True), pytest.warns(UserWarning, match="ended after 1 of 10; what is done is kept"):
+        ranked = workbench.heads(Pretrained(reads_by_position(), name="planted"), n=48)
+    said = next(line for line in ranked.says.splitlines() if line.startswith("Previous token, head 0.0"))
+    assert "too few to compare with a control" in said
+    assert not any("previous token" in line for line in ranked.says.splitlines() if line.startswith("No head"))
+
+
 def test_ctrl_c_keeps_the_uninformed_models_that_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     made = uninformed_heads.uninformed_model
     counted: list[int] = []

@@ -19,6 +19,7 @@ from workbench.inspection.result import Result
 from workbench.inspection.uninformed_heads import Prompted
 from workbench.inspection.without_heads import answered
 from workbench.judgement.claim import JudgedClaim
+from workbench.judgement.rule import Against
 from workbench.judgement.words import claims as claim_words
 from workbench.judgement.words import heads as words
 from workbench.measurement import Measurement
@@ -60,7 +61,8 @@ class Heads:
     @property
     def says(self) -> str:
         """The strongest heads of each role beyond their controls, the best of each judged, and the roles of none."""
-        shown = [each for each in self.strongest if each.is_more]
+        unknown = (None, Against.TOO_FEW)  # where Ctrl-C has left too few models to hold it against
+        shown = [each for each in self.strongest if each.is_more or each.judgement.against in unknown]
         rows = [
             (
                 each.role.replace("gold precision", "the task's true edges"),
