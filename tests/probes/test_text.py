@@ -174,7 +174,7 @@ def test_what_is_no_label_is_one_line(
         ("mood", [{"text": "w2 w3"}, {"text": "w2 " * 9}], "line 2: the text has 9 tokens"),
         ("token", [{"text": "w2 w3", "token": "a"}] * 2, "every text has a label 'token'"),
         ("gone", [{"text": "w2 w3", "mood": "a"}] * 2, "unknown probe or label of sequences 'gone'"),
-        ("mood", [["w2 w3", "a"]], "line 1 is no labelled text; one is an object in braces with text"),
+        ("mood", [["w2 w3", "a"]], "line 1 is no text; one is an object in braces with text"),
     ],
 )
 def test_what_is_wrong_with_a_labelled_file_is_one_line(

@@ -207,7 +207,6 @@ def _report(options: argparse.Namespace) -> None:
         REPORT,
         STUDIES,
         collect,
-        export_results,
         find_studies,
         keep_earlier,
         read_ledger,
@@ -216,6 +215,7 @@ def _report(options: argparse.Namespace) -> None:
     )
     from workbench.studies.engine import RESULT
     from workbench.studies.ledger import LEDGER
+    from workbench.studies.page import export_results  # it draws
 
     studies = {**STUDIES, **studies_under(options.root), **dict(find_studies(options.names).values())}
     new = collect(options.root, studies)

@@ -16,7 +16,6 @@ from workbench.studies.engine import RESULT, Engine
 from workbench.studies.from_file import study_from_file
 from workbench.studies.gpu import ARCHIVES
 from workbench.studies.ledger import collect, keep_earlier, read_ledger, write_pages
-from workbench.studies.page import export_results
 from workbench.studies.papers import STUDIES
 from workbench.studies.result import Result, check_question
 from workbench.studies.stored import read_json
@@ -45,7 +44,6 @@ __all__ = [
     "Study",
     "Verdict",
     "collect",
-    "export_results",
     "find_studies",
     "find_study",
     "keep_earlier",
