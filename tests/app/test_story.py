@@ -25,6 +25,11 @@ def measured(root: Path, name: str) -> how_it_works.Found:
     return found
 
 
+def first_finding(found: how_it_works.Found) -> str:
+    """The chapter that the page begins with: of the claim that tells most."""
+    return next(chapter.title for chapter in story(found.inspected) if chapter.statement.brief)
+
+
 def test_every_chapter_is_told_and_its_picture_is_that_of_its_code(explorer: AppTest, run_root: Path) -> None:
     page(explorer, "story", run="chaser")
     assert any("To be measured on held-out sequences" in one.value for one in explorer.caption)
@@ -33,6 +38,8 @@ def test_every_chapter_is_told_and_its_picture_is_that_of_its_code(explorer: App
     page(explorer, "story", run="chaser")
     listed, told = explorer.radio(key="chapter"), story(found.inspected)
     assert listed.options == ["What is it asked?", *(chapter.title for chapter in told)]
+    assert panels(explorer) == [first_finding(found)] and check_code(explorer) == 1, "a finding is what it begins with"
+    listed.set_value("What is it asked?").run()
     assert drawing_titles(explorer) == ["Layer 0, head 0: attention pattern A"] and check_code(explorer) == 1
     for chapter in told:
         listed = explorer.radio(key="chapter")
@@ -66,12 +73,11 @@ def test_what_is_known_is_told_before_everything_is(explorer: AppTest, run_root:
 
 
 def test_a_link_opens_a_chapter_and_another_run_begins_with_its_first(explorer: AppTest, run_root: Path) -> None:
-    for name in ("chaser", "sorter"):
-        measured(run_root, name)
+    _, sorter = (measured(run_root, name) for name in ("chaser", "sorter"))
     page(explorer, "story", run="chaser", chapter="How sure is this?")
     assert panels(explorer) == ["How sure is this?"]
     explorer.selectbox(key="run").set_value("sorter").run()
-    assert panels(explorer) == ["What is it asked?"]
+    assert panels(explorer) == [first_finding(sorter)]
 
 
 def test_another_chapter_is_shown_without_telling_the_story_again(
@@ -85,9 +91,9 @@ def test_another_chapter_is_shown_without_telling_the_story_again(
 
 
 def test_a_link_with_an_unknown_chapter_opens_the_first(explorer: AppTest, run_root: Path) -> None:
-    measured(run_root, "chaser")
+    found = measured(run_root, "chaser")
     page(explorer, "story", run="chaser", chapter="<script>")
-    assert panels(explorer) == ["What is it asked?"]
+    assert panels(explorer) == [first_finding(found)]
 
 
 def test_a_run_leaves_as_one_page_and_a_checkpoint_does_not(explorer: AppTest, run_root: Path) -> None:
