@@ -11,7 +11,15 @@ from workbench.judgement.extremes import Extreme
 from workbench.judgement.findings import AnswerRates, Findings, Focus, GoldMass, MeasuredOn, Share
 from workbench.judgement.rule import Against, Compared
 from workbench.judgement.words import claims
-from workbench.judgement.words.findings import MOST_CLAIMS, at_a_glance, focus, how_sure, statements
+from workbench.judgement.words.findings import (
+    MOST_CLAIMS,
+    at_a_glance,
+    focus,
+    how_sure,
+    of_models,
+    statements,
+    what_it_costs,
+)
 from workbench.judgement.words.many import sentences
 
 SAMPLE = MeasuredOn(drawn=128, distinct=117, kind="held-out")
@@ -56,6 +64,41 @@ def test_where_nothing_tells_what_is_absent_is_said_first() -> None:
     assert said[0].chips == ("absent",) and "Not found (in 0%" in said[0].text and said[0].brief
     assert sorted(name for one in said for name in one.claims) == sorted(CLAIMS)
     assert at_a_glance(found(one_of("copy", 0.0)))[0] == "Copy"
+
+
+def test_several_models_are_told_by_what_was_found_in_each() -> None:
+    needed, there = one_of("minimum", 0.9, need=Need.AS_CLAIMED), one_of("minimum", 0.9)
+    without, nothing = one_of("minimum", 0.0), found()
+    assert of_models([found(needed), found(there), found(there), found(without), nothing]) == (
+        "In 1 of 5 models a claimed mechanism holds beyond its controls and the answers need it; in 2 one holds, and "
+        "it is not shown that the answers need it; in 1 none of those claimed does; in 1 none is claimed."
+    )
+
+
+def test_a_head_is_told_by_what_is_lost_without_it_and_what_it_reads() -> None:
+    said = what_it_costs((0, 1), share(0.12, 0.09, 0.16), share(0.627, 0.6, 0.653))
+    assert said == (
+        "Layer 0, head 1: without it 62.7% [60, 65.3] of right answers change, 12% [9, 16] of its attention lies on "
+        "the task's edges, over other sequences."
+    )
+    assert what_it_costs((0, 1), None, None) is None
+
+
+def test_claims_together_say_how_often_each_holds_and_whether_it_is_needed() -> None:
+    judged = [one_of("minimum", 0.9), one_of("copy", 1.0, Against.NO_MORE), one_of("carry", 0.0)]
+    assert claims.how_many([one.places for one in judged], ["minimum"]) == (
+        "1 of 3 claims hold beyond their controls: Minimum (90%, needed); not so Copy (100%, no more than under a "
+        "control), Carry (0%)."
+    )
+
+
+def test_a_card_says_where_a_control_does_as_much_and_whether_need_was_tested() -> None:
+    (like,) = (
+        one for one in statements(found(one_of("copy", 1.0, Against.NO_MORE, need=Need.AS_CLAIMED))) if one.brief
+    )
+    assert like.brief == "always, in 100% of cases (no more than under a control: 0.9%); the answers need it"
+    (beyond,) = statements(found(one_of("minimum", 0.9)))
+    assert beyond.brief.endswith("(nearest control 0.9%); whether the answers need it is not tested")
 
 
 def test_what_too_few_cases_test_is_not_told_as_absent() -> None:

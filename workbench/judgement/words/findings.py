@@ -113,8 +113,10 @@ def _brief(group: Sequence[Judgement]) -> str:
         return f"{often}; the answers do not need it"
     if not group[0].found and not group[0].needed:
         return often
-    if not group[0].needed or not tests:
+    if not group[0].needed:
         return f"{often}; whether the answers need it is not {'tested' if group[0].need is Need.UNTESTED else 'shown'}"
+    if not tests:
+        return f"{often}; the answers need it"
     return f"{often}; the answers need it: edited, {percents(one.changed / one.n for one in tests)} of them change"
 
 
