@@ -25,6 +25,7 @@ from workbench.probes.decoding import R2, REGRESSION, probe_of_kind
 from workbench.probes.positions import Rule
 from workbench.runs import Run
 from workbench.util.lookup import lookup
+from workbench.util.words import uncapitalised
 
 READ_AT = "positions read"  # and how many there are, where probes read a sample of them
 
@@ -222,7 +223,7 @@ def over_seeds(parts: Sequence[Measurement], seeds: Sequence[int]) -> Measuremen
 def selectivity(accuracy: Measurement) -> Measurement:
     """The accuracy of a probe less that on the control task (Hewitt and Liang 2019), without an interval."""
     trained, control = (accuracy.select(condition=name) for name in (TRAINED, CONTROL))
-    name = f"Selectivity of the {accuracy.name[0].lower()}{accuracy.name[1:]}"
+    name = f"Selectivity of the {uncapitalised(accuracy.name)}"
     return replace(trained, name=name, values=trained.values - control.values, low=None, high=None, each=None)
 
 

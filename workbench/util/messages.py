@@ -10,6 +10,8 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
+from workbench.util.words import uncapitalised
+
 LONGEST = 800  # characters
 _MARKUP = re.compile(
     r"(?P<interval>\[[-−+<>\d., %]+\](?![(\[:]))"  # numbers in brackets, which are no link
@@ -85,7 +87,7 @@ def first_problem(error: ValidationError, model: type[Any]) -> str:
     if first["type"] == "value_error":
         return brief(first["ctx"]["error"] if "ctx" in first else first["msg"])
     got = "" if first["type"] == "missing" else f", not {first['input']!r}"
-    return brief(f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}{got}")
+    return brief(f"{where}: {uncapitalised(first['msg'])}{got}")
 
 
 def _fields(model: type[Any], parents: Iterable[str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from workbench.judgement.rule import FEWEST_NULLS
 from workbench.judgement.words.extremes import at_places
 from workbench.measurement.numbers import between, counted, percents
 from workbench.measurement.places import at_point
+from workbench.util.words import uncapitalised
 
 
 def in_words(spread: Spread) -> str:
@@ -24,7 +25,7 @@ def of_layers(spread: Spread) -> str:
     if spread.collapsed:
         parts.append(f"{name} lies below {models} {_layers(spread.collapsed)}: representations collapse there.")
     elif spread.models >= FEWEST_NULLS:
-        parts.append(f"At no layer is {name[0].lower()}{name[1:]} clearly below {models}: no collapse is seen.")
+        parts.append(f"At no layer is {uncapitalised(name)} clearly below {models}: no collapse is seen.")
     parts.append(_least(spread, "It" if parts else name))
     if 0 < spread.models < FEWEST_NULLS:
         parts.append("So few re-initialised models are too few to compare with.")
