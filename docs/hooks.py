@@ -237,7 +237,7 @@ def studies_page() -> str:
     return page(keep_earlier([], read_ledger(ROOT / "docs" / "studies" / "ledger.json"), STUDIES), STUDIES)
 
 
-def run_page(name: str) -> str:
+def page_of_run(name: str) -> str:
     """A run that comes along as one page."""
     from workbench.report.run_page import run_page
     from workbench.runs import load_run
@@ -257,7 +257,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, "growth.png", abs_src_path=str(tables / "growth.png")))
     files.append(File.generated(config, "studies/page.html", content=studies_page()))
     for run in PLAYED_WITH:
-        files.append(File.generated(config, f"runs/{run}.html", content=run_page(run)))
+        files.append(File.generated(config, f"runs/{run}.html", content=page_of_run(run)))
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         files.append(File.generated(config, f"notebooks/{notebook.name}", abs_src_path=str(notebook)))
     return files

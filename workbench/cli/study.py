@@ -215,7 +215,8 @@ def _report(options: argparse.Namespace) -> None:
     )
     from workbench.studies.engine import RESULT
     from workbench.studies.ledger import LEDGER
-    from workbench.studies.page import export_results  # it draws
+    from workbench.studies.page import page  # it draws
+    from workbench.util.html_file import write_page
 
     studies = {**STUDIES, **studies_under(options.root), **dict(find_studies(options.names).values())}
     new = collect(options.root, studies)
@@ -231,7 +232,7 @@ def _report(options: argparse.Namespace) -> None:
         raise ValueError(f"no study under {options.root} has run; `workbench study run NAME` runs one")
     results = keep_earlier(new, earlier, studies)
     if options.page is not None:
-        say(f"{len(results)} results on one page: {export_results(results, studies, options.page)}")
+        say(f"{len(results)} results on one page: {write_page(options.page, lambda: page(results, studies))}")
         return
     pages = write_pages(results, studies, out)
     say(f"{len(results)} results on {len(pages)} pages; the first: {pages[0]}")

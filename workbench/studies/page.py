@@ -11,11 +11,11 @@ from workbench.figures.style import BLUE, GREY
 from workbench.judgement.contrast import ContrastKind, Group, Outcome, Verdict
 from workbench.judgement.words.studies import sentence
 from workbench.measurement.numbers import number, with_interval
+from workbench.measurement.places import place_in_words
 from workbench.studies.ledger import command
 from workbench.studies.result import Result
 from workbench.studies.study import Study
-from workbench.util.files import check_free, write_atomically
-from workbench.util.messages import harmless
+from workbench.util.html_file import in_html
 
 STYLE = Path(__file__).with_name("page.css")
 WIDE, ROW, LEFT, RIGHT, ABOVE = 620, 26, 250, 16, 20  # pixels; names stand left of the plot, its scale above it
@@ -32,8 +32,8 @@ def page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
     there = [verdict for verdict in Verdict if count[verdict]]
     kinds = {None: f"all {len(results)}"} | {verdict: f"{verdict} {count[verdict]}" for verdict in there}
     buttons = "".join(
-        f'<label><input type="radio" name="verdict" id="{_kind(verdict)}"{"" if verdict else " checked"}>{_words(says)}'
-        "</label>"
+        f'<label><input type="radio" name="verdict" id="{_kind(verdict)}"{"" if verdict else " checked"}>'
+        f"{in_html(says)}</label>"
         for verdict, says in kinds.items()
     )
     hidden = "\n".join(
@@ -54,31 +54,13 @@ def page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Studies · workbench</title>'
-        f"<style>{style}</style></head><body><main><h1>{_words(lead)}</h1><p>{_words(says)}</p>"
+        f"<style>{style}</style></head><body><main><h1>{in_html(lead)}</h1><p>{in_html(says)}</p>"
         f'<fieldset aria-label="Which verdicts">{buttons}</fieldset>{body}</main></body></html>'
     )
 
 
-def export_results(results: Sequence[Result], studies: Mapping[str, Study], out: Path) -> Path:
-    """Write `page` as a file that must not exist yet.
-
-    Raises:
-        ValueError: if `out` is taken, or its name does not end in .html.
-    """
-    if out.suffix.lower() != ".html":
-        raise ValueError(f"a page is an HTML file, not {out.name!r}: give it a name that ends in .html")
-    check_free(out, file=True)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, page(results, studies).encode())
-    return out
-
-
 def _kind(verdict: Verdict | None) -> str:
     return "every" if verdict is None else verdict.name.lower()
-
-
-def _words(words: str) -> str:
-    return escape(harmless(words))
 
 
 def _article(one: Result, study: Study) -> str:
@@ -87,19 +69,19 @@ def _article(one: Result, study: Study) -> str:
     source = "" if one.source is None else f"{one.source['paper']}, {one.source['place']}; "
     about = f"{source}scale {one.scale}, {one.seeds} seeds, made on {one.made['date']}"
     plots = "".join(
-        f"<p>{_words(sentence(each))} <small>{each.verdict}</small></p>{_plot(each)}" for each in one.outcomes
+        f"<p>{in_html(sentence(each))} <small>{each.verdict}</small></p>{_plot(each)}" for each in one.outcomes
     )
-    verdict = f'<span class="verdict">{one.verdict}</span> <small>{_words(one.scale)}, {one.seeds} seeds</small>'
+    verdict = f'<span class="verdict">{one.verdict}</span> <small>{in_html(one.scale)}, {one.seeds} seeds</small>'
     return (
-        f'<article class="{_kind(one.verdict)}"><details><summary><h2>{_words(one.question)}</h2>{verdict}'
-        f'<p>{_words(decisive)}</p></summary><p class="quiet">{_words(about)}. '
-        f"<code>{_words(command(one, study))}</code></p>{plots}{_differs(one)}</details></article>"
+        f'<article class="{_kind(one.verdict)}"><details><summary><h2>{in_html(one.question)}</h2>{verdict}'
+        f'<p>{in_html(decisive)}</p></summary><p class="quiet">{in_html(about)}. '
+        f"<code>{in_html(command(one, study))}</code></p>{plots}{_differs(one)}</details></article>"
     )
 
 
 def _differs(one: Result) -> str:
     rows = "".join(
-        f"<tr>{''.join(f'<td>{_words(cell)}</td>' for cell in (each.setting, each.ours, each.papers, each.why))}</tr>"
+        f"<tr>{''.join(f'<td>{in_html(cell)}</td>' for cell in (each.setting, each.ours, each.papers, each.why))}</tr>"
         for each in one.differs
     )
     head = "<tr><th>setting</th><th>here</th><th>paper</th><th>why</th></tr>"
@@ -149,8 +131,7 @@ def _numbers(group: Group) -> list[float]:
 
 def _row(group: Group, y: float, x: Callable[[float], float]) -> Iterator[str]:
     assert group.value is not None
-    where = "".join(f", {dim} {label}" for dim, label in group.at.items())
-    name = f"{group.name}{where}"
+    name = ", ".join(filter(None, (group.name, place_in_words(group.at) if group.at else "")))
     yield text(name if len(name) < 42 else f"{name[:41]}…", LEFT - 10, y, 12, text_anchor="end")
     if group.low is not None and group.high is not None:
         yield element("path", d=f"M{x(group.low):.1f} {y}H{x(group.high):.1f}", stroke=BLUE, stroke_width=2)

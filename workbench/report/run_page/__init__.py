@@ -11,7 +11,7 @@ from pathlib import Path
 from workbench.report.run_page.contents import HEADS, contents
 from workbench.report.run_page.document import document
 from workbench.runs import Run, load_run
-from workbench.util.files import check_free, write_atomically
+from workbench.util.html_file import write_page
 
 MOST_BYTES = 5_000_000
 
@@ -43,11 +43,5 @@ def export_page(run: Run | str | Path, out: str | Path, *, progress: bool = Fals
     Raises:
         ValueError: if the run cannot be opened, `out` is taken, or its name does not end in .html.
     """
-    run, out = load_run(run), Path(out)
-    if out.suffix.lower() != ".html":
-        raise ValueError(f"a page is an HTML file, not {out.name!r}: give it a name that ends in .html")
-    check_free(out, file=True)
-    text = run_page(run, progress=progress)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, text.encode())
-    return out
+    opened = load_run(run)
+    return write_page(Path(out), lambda: run_page(opened, progress=progress))

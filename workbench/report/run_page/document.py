@@ -9,7 +9,6 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from workbench.report.pairs import PAIRS
 from workbench.report.run_page.contents import Contents
 from workbench.report.story import CLAIM_LIMITS, LEARNT, LIMITS, TITLES
 from workbench.util.distribution import version
+from workbench.util.html_file import in_html
 from workbench.util.messages import harmless
 from workbench.util.words import capitalised
 
@@ -52,7 +52,7 @@ def document(holds: Contents, heads: Sequence[Head]) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><title>{_words(holds.run.name)} · workbench</title>'
+        f'<meta name="color-scheme" content="light dark"><title>{in_html(holds.run.name)} · workbench</title>'
         f"<style>{scripts.style()}\n{_file('page.css')}</style></head><body>{body}"
         f'<script type="application/octet-stream" id="packed">{packed}</script><script>{script}</script></body></html>'
     )
@@ -68,11 +68,6 @@ def _file(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def _words(text: str) -> str:
-    """Text as HTML shows it: no markup, and no signs that cannot be seen; its lines stay."""
-    return escape("\n".join(map(harmless, text.split("\n"))))
-
-
 def _header(holds: Contents) -> str:
     """What was found: in one sentence first, then in all of them, and as a table."""
     said, (name, brief) = statements(holds.told), at_a_glance(holds.told)
@@ -82,12 +77,12 @@ def _header(holds: Contents) -> str:
     every = [*(one.text for one in said), focus(holds.told.focus) or "", how_sure([holds.told])]
     table = pd.DataFrame(holds.claims).map(harmless).to_html(index=False, border=0) if holds.claims else ""
     return (
-        f'<header><p class="run">{_words(holds.run.name)} · {_words(capitalised(holds.run.task().summary))}</p>'
-        f"<h1>{_words(f'{name}: {brief}.' if name else no_claim(holds.told))}</h1><p>{_words(' '.join(more))}</p>"
+        f'<header><p class="run">{in_html(holds.run.name)} · {in_html(capitalised(holds.run.task().summary))}</p>'
+        f"<h1>{in_html(f'{name}: {brief}.' if name else no_claim(holds.told))}</h1><p>{in_html(' '.join(more))}</p>"
         f"<details><summary>All that was found: {len(said)} statement{'s' * (len(said) != 1)}, with n and controls"
-        f"</summary><ul>{''.join(f'<li>{_words(one)}</li>' for one in every if one)}</ul>"
+        f"</summary><ul>{''.join(f'<li>{in_html(one)}</li>' for one in every if one)}</ul>"
         f'<div class="wide" tabindex="0" role="group" aria-label="Every claim">{table}</div>'
-        f'<p class="limits">{_words(CLAIM_LIMITS)}</p></details></header>'
+        f'<p class="limits">{in_html(CLAIM_LIMITS)}</p></details></header>'
     )
 
 
@@ -108,28 +103,28 @@ def _sections(holds: Contents, data: Mapping[str, Any], heads: Sequence[Head]) -
     yield f'<div class="charts">{"".join(_of_many(holds, data["charts"]))}</div>'
     if data["circuit"] and holds.circuit is not None:
         lead, _, rest = holds.circuit.says.partition("\n")
-        more = f"<details><summary>All about the circuit</summary><pre>{_words(rest)}</pre></details>"
+        more = f"<details><summary>All about the circuit</summary><pre>{in_html(rest)}</pre></details>"
         yield _section("circuit", "Which edges carry the answer?", lead, SHOWS.format(n=PAIRS), more)
-    buttons = "".join(f'<button data-file="{_words(name)}">{_words(name)}</button>' for name in data["files"])
+    buttons = "".join(f'<button data-file="{in_html(name)}">{in_html(name)}</button>' for name in data["files"])
     yield f'<section><h2>The numbers</h2><p class="files">{buttons}</p></section>{_made(holds, heads)}'
 
 
 def _section(place: str, title: str, lead: str, limits: str, more: str = "") -> str:
     """A heading, what there is to say, its picture, what that does not show, and more to unfold."""
     return (
-        f'<section><h2>{_words(title)}</h2><p>{_words(lead)}</p><div id="{place}"></div>'
-        f'<p class="limits">{_words(limits)}</p>{more}</section>'
+        f'<section><h2>{in_html(title)}</h2><p>{in_html(lead)}</p><div id="{place}"></div>'
+        f'<p class="limits">{in_html(limits)}</p>{more}</section>'
     )
 
 
 def _look(heads: str) -> str:
     """The canvas: buttons for the input, and the heads to choose from, if there are several."""
-    grid = f'<p class="limits">{_words(heads)}</p><div id="grid"></div>' if heads else ""
+    grid = f'<p class="limits">{in_html(heads)}</p><div id="grid"></div>' if heads else ""
     return (
         '<section id="look"><div class="bar"><h2 id="canvas-title"></h2><button id="before" aria-label="Input before">‹'
         '</button><button id="after" aria-label="Next input">›</button><span id="which" role="status"></span></div>'
         '<p class="limits" id="canvas-says"></p><div id="canvas"></div><p class="limits" id="cell" role="status"></p>'
-        f'{grid}<p class="limits">{_words(LIMITS["asked"])} {_words(CELLS)}</p></section>'
+        f'{grid}<p class="limits">{in_html(LIMITS["asked"])} {in_html(CELLS)}</p></section>'
     )
 
 
@@ -170,8 +165,8 @@ def _made(holds: Contents, heads: Sequence[Head]) -> str:
         "Made": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC with {made}",
         "Not in this page": " ".join(left_out) or "Nothing that such a page holds was left out.",
     }
-    rows = "".join(f"<dt>{key}</dt><dd>{_words(value)}</dd>" for key, value in about.items())
+    rows = "".join(f"<dt>{key}</dt><dd>{in_html(value)}</dd>" for key, value in about.items())
     return (
         f"<section><h2>How it was made</h2><dl>{rows}</dl><details><summary>Config</summary>"
-        f"<pre>{_words(holds.config)}</pre></details></section>"
+        f"<pre>{in_html(holds.config)}</pre></details></section>"
     )
