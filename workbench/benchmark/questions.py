@@ -16,6 +16,7 @@ from workbench.benchmark.subjects import Effect, Label, Planted, PlantedTruth, m
 from workbench.benchmark.subjects.symbols import Symbols
 from workbench.circuits import Comparison, Graph, activation_patching, path_patching
 from workbench.circuits.hypotheses import Hypothesis, Interchange, at_first, interchanges
+from workbench.circuits.nodes import of_whole_nodes
 from workbench.circuits.rewired import rewired_logits, writes
 from workbench.measurement import Measurement
 from workbench.measurement.controls.untrained import shuffled, untrained
@@ -184,12 +185,7 @@ def _effects(measured: Measurement, dim: str) -> dict[str, float]:
 
 def true_node_effects(comparison: Comparison) -> dict[str, float]:
     """The exact mean effect of every head and MLP, all its positions at once."""
-    heads, mlps = (
-        np.mean(activation_patching(comparison, site, by).values, axis=-1)
-        for site, by in (("head", ("head",)), ("mlp_out", ()))
-    )
-    found = {f"a{i}.h{h}": float(value) for i, row in enumerate(heads) for h, value in enumerate(row)}
-    return found | {f"m{i}": float(value) for i, value in enumerate(mlps)}
+    return {name: float(row.mean()) for name, row in of_whole_nodes(comparison, activation_patching).items()}
 
 
 def _on_pairs(planted: Planted, seed: int) -> Iterator[Posed]:

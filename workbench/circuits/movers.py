@@ -7,17 +7,18 @@ It does not show that the answer depends on it: another head may do the same (ba
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from workbench.circuits.comparison import Comparison, activations
 from workbench.circuits.direct import direct_logit_attribution
 from workbench.circuits.nodes import SITES
 from workbench.interventions import Head
+from workbench.interventions.edit import put
 from workbench.measurement import Measurement
 from workbench.tasks import Pairs
 
@@ -73,14 +74,10 @@ def difference_lost(comparison: Comparison, head: Head, source: Pairs | None = N
     layer, number = head
     name, parts = SITES["head"].hook.format(layer), []
     for where, part in comparison.parts():
-        mine = (torch.arange(comparison.model.cfg.n_heads, device=comparison.device) == number)[:, None]
+        mine: Any = (torch.arange(comparison.model.cfg.n_heads) == number)[:, None]
         other = None if source is None else source[where].to(comparison.device).corrupted.tokens
         held = torch.zeros(()) if other is None else activations(comparison, other, [name])[name]
-
-        def put(z: Tensor, hook: Any, mine: Tensor = mine, held: Tensor = held) -> Tensor:
-            return torch.where(mine, held.to(z), z)
-
-        logits = comparison.run(part.clean.tokens, [(name, put)])
+        logits = comparison.run(part.clean.tokens, [(name, partial(put, where=mine, values=held))])
         parts.append(comparison.score(logits, part, comparison.clean_logits(part)).double().cpu().numpy())
     before = comparison.baselines[0]
     with np.errstate(divide="ignore", invalid="ignore"):

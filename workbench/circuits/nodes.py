@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.circuits.comparison import Comparison, activations, gradients
@@ -145,6 +145,20 @@ def attributions(comparison: Comparison, sites: Mapping[str, Sequence[str] | Non
         )
         for site, by in axes.items()
     }
+
+
+def of_whole_nodes(
+    comparison: Comparison, measure: Callable[..., Measurement]
+) -> dict[str, Float[np.ndarray, " pair"]]:
+    """Every head and MLP by its name (`a0.h1`, `m0`) -> its effect on each pair, all its positions at once.
+
+    Args:
+        comparison: of a model with an MLP in each layer.
+        measure: `activation_patching` or `attribution_patching`.
+    """
+    heads, mlps = measure(comparison, "head", ("head",)).values, measure(comparison, "mlp_out", ()).values
+    found = {f"a{i}.h{h}": row for i, layer in enumerate(heads) for h, row in enumerate(layer)}
+    return found | {f"m{i}": row for i, row in enumerate(mlps)}
 
 
 def node_scores(comparison: Comparison, *, exact: bool = False) -> Measurement:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from workbench.circuits.comparison import Comparison, activations
 from workbench.circuits.nodes import SITES
+from workbench.interventions.edit import put
 from workbench.models import AnyHooked
 from workbench.models.facts import agree
 from workbench.tasks import Pairs
@@ -48,9 +49,9 @@ class Patches:
         comparison, values = self.comparison, []
         site, layer = place
         for part in self._parts:
-            put = partial(_put, taken=part.taken[place], mask=mask[part.where].to(comparison.device))
+            edit = partial(put, where=mask[part.where], values=part.taken[place])
             with _begun_at(comparison.model, layer, part.outputs, part.pairs.asked):
-                logits = comparison.run(part.base, [(SITES[site].hook.format(layer), put)])
+                logits = comparison.run(part.base, [(SITES[site].hook.format(layer), edit)])
             scores = comparison.score(logits, part.pairs, part.clean).double().cpu().numpy()
             values.append((scores - comparison.unedited(part.where)) * comparison.sign())
         return np.where(mask.flatten(1).any(1).numpy(), np.concatenate(values), np.nan)
@@ -88,10 +89,6 @@ class _Part:
     clean: Tensor
     taken: dict[Place, Tensor]
     outputs: list[Any]
-
-
-def _put(activation: Tensor, hook: Any, *, taken: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, taken, activation)
 
 
 def _outputs(model: AnyHooked, tokens: Int[Tensor, "pair pos"], asked: Bool[Tensor, "pair pos"]) -> list[Any]:

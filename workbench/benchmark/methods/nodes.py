@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from workbench import circuits
 from workbench.benchmark.methods.edges import by_mean
 from workbench.benchmark.questions import Answer, Asks, Question
+from workbench.circuits.nodes import of_whole_nodes
 from workbench.measurement import Measurement
 
 Patching = Callable[..., Measurement]
@@ -19,13 +19,10 @@ def _patched(question: Question, measure: Patching) -> Answer | None:
     """Effects of whole heads and MLPs, all their positions at once."""
     if question.asks is not Asks.NODES:
         return None
-    heads, mlps = measure(question.pairs, "head", ("head",)), measure(question.pairs, "mlp_out", ())
-    of_node = {f"a{i}.h{h}": row for i, layer in enumerate(heads.values) for h, row in enumerate(layer)}
-    of_node |= {f"m{i}": row for i, row in enumerate(mlps.values)}
     names = list(question.candidates)
-    coords = {"node": names, "example": heads.coords["example"]}
+    of_node = of_whole_nodes(question.pairs, measure)
     values = np.stack([of_node[name] for name in names])
-    return by_mean(replace(heads, values=values, dims=("node", "example"), coords=coords), names)
+    return by_mean(question.pairs.measurement("Effects of nodes", values, {"node": names}, ""), names)
 
 
 def activation_patching(question: Question) -> Answer | None:
