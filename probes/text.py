@@ -29,7 +29,7 @@ from workbench.probes.saved_directions import check_one, mean_differences
 from workbench.report.hugging_face import check_models, names
 from workbench.tasks import Sequences
 from workbench.tasks.prompt_sets import named
-from workbench.tasks.text_file import has_rows, read_parts, read_texts
+from workbench.tasks.text_file import has_rows, text_parts
 from workbench.util.seeds import generator
 
 N = 512  # sequences
@@ -89,7 +89,7 @@ def _check(sources: Sequence[str], text: str | Path, n: int) -> None:
     if n < 2:
         raise ValueError(f"a probe needs at least 2 sequences, not n={n}")
     if named(text) is None:
-        next(iter(read_texts(text, n) if has_rows(text) else read_parts(Path(text))), None)
+        next(text_parts(Path(text)), None)
 
 
 def _measured(

@@ -52,11 +52,10 @@ def has_rows(path: str | Path) -> bool:
     return Path(path).suffix.lower() in ENDINGS
 
 
-def read_texts(path: str | Path, n: int | None = None) -> list[tuple[str, dict[str, Any]]]:
+def read_texts(path: str | Path, n: int | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
     """The first rows of a file, each with what errors call it. Raises ValueError in one line if one has no text."""
-    rows = list(islice(read_rows(Path(path), (TEXT,), "texts"), n))
-    for where, row in rows:
+    for where, row in islice(read_rows(Path(path), (TEXT,), "texts"), n):
         if not isinstance(row.get(TEXT), str) or not row[TEXT]:
             raise ValueError(f"{where} has no text: its field {TEXT!r} is {brief(repr(row.get(TEXT)), 40)}")
         check_characters(row[TEXT], where)
-    return rows
+        yield where, row

@@ -45,7 +45,7 @@ def labelled_sequences(
     Raises:
         ValueError: in one line, if the file cannot be read, a text is longer, or a column is no label.
     """
-    rows = read_texts(path, n)
+    rows = list(read_texts(path, n))
     if len(rows) < 2:
         raise ValueError(f"{path} has {len(rows)} of the 2 texts or more that a probe needs, some to test it on")
     longest = sequence_length(model.config.module, model.config.n_ctx, length)
