@@ -15,7 +15,8 @@ from workbench import tasks
 from workbench.app.config_in_words import plain
 from workbench.app.panels.code import Symbol, value_of
 from workbench.capture import Capture, Subject, capture
-from workbench.inspection import hook_names
+from workbench.inspection import found, hook_names
+from workbench.inspection.found import Kept
 from workbench.models import AnyModel
 from workbench.runs import CONFIG, STATES, WEIGHTS, ModelRun, Run, load_run, open_model, scan_runs
 from workbench.tasks import Batch
@@ -81,6 +82,11 @@ class Opened:
         """The run's name; for a checkpoint with its training step."""
         return self.run.name_at(self.step)
 
+    @property
+    def kept(self) -> Kept | None:
+        """What is kept of the run beside its weights; None of a checkpoint before the end."""
+        return None if self.step is not None else kept(self.run)
+
     def see(self, batch: Batch) -> Capture:
         """Everything that pages measure, captured on one input and cached."""
         return _seen(self.key, tuple(batch.tokens[0].tolist()), self, batch)
@@ -89,6 +95,17 @@ class Opened:
         """The same for any batch, not cached."""
         with self.lock:
             return capture(self.hooked, self.subject, batch, self.names)
+
+
+def kept(run: Run) -> Kept | None:
+    """What was found of a run at its end and is kept beside its weights, read again when that or these are others."""
+    file = run.path / found.FOUND
+    return _kept(str(run.path), run.version, file.stat().st_mtime_ns, run) if file.is_file() else None
+
+
+@st.cache_resource(show_spinner=False, max_entries=2000)
+def _kept(path: str, version: int, made: int, _run: Run) -> Kept | None:
+    return found.kept(_run)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,10 @@ from workbench.app.state import Look, Opened
 from workbench.capture import capture
 from workbench.inspection import MOST_HOPS
 from workbench.inspection.baseline_models import data_to_choose_heads_on
-from workbench.inspection.found import kept
+from workbench.inspection.findings import share_of
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import Head, can_remove_heads, costliest, fallen_without
-from workbench.judgement.findings import Focus, Share
+from workbench.judgement.findings import Focus
 from workbench.judgement.words.findings import another_needed, what_it_costs
 from workbench.measurement import Measurement
 from workbench.tasks import Batch
@@ -43,7 +43,7 @@ def needed_head(look: Look) -> Head:
     It is as it was found of the run where that is kept, so that all pages name the head that it names.
     """
     opened = look.opened
-    focus = _found_of(opened)
+    focus = _focus(opened)
     if focus is not None and focus.needed is not None and _reading(opened.key, opened) is not None:
         return focus.needed
     without = _without(opened.key, opened)
@@ -53,10 +53,9 @@ def needed_head(look: Look) -> Head:
     return heads[costliest(without, heads.index(best_head(look)))]
 
 
-def _found_of(opened: Opened) -> Focus | None:
-    """What is kept of the run about the head in focus; None of a checkpoint before the end."""
-    known = kept(opened.run) if opened.step is None else None
-    return None if known is None else known.findings.focus
+def _focus(opened: Opened) -> Focus | None:
+    """What is kept of the run about the head in focus."""
+    return None if opened.kept is None else opened.kept.findings.focus
 
 
 def other_needed(look: Look) -> str:
@@ -76,7 +75,7 @@ def head_scores(look: Look, *, fallen: bool) -> tuple[Measurement | None, Measur
     without, on_edges = _without(look.opened.key, look.opened) if fallen else None, reading.on_edges
     if without is None:
         return on_edges, None
-    shape, known = on_edges.values.shape, _found_of(look.opened)
+    shape, known = on_edges.values.shape, _focus(look.opened)
     arrays: dict[str, Any] = {
         name: None if (values := getattr(without, name)) is None else values.reshape(shape).copy()
         for name in ("values", "low", "high", "n")
@@ -92,14 +91,9 @@ def head_scores(look: Look, *, fallen: bool) -> tuple[Measurement | None, Measur
 def cost_of(look: Look, head: Head) -> str | None:
     """What answers lose without a head, and how much of its attention lies on the task's edges, in a sentence."""
     on_edges, lost = head_scores(look, fallen=True)
-    both = [None if m is None else _share(m.select(layer=head[0], head=head[1])) for m in (on_edges, lost)]
+    of_head = (None if m is None else m.select(layer=head[0], head=head[1]) for m in (on_edges, lost))
+    both = [None if m is None or np.isnan(m.values) else share_of(m) for m in of_head]
     return what_it_costs(head, *both)
-
-
-def _share(m: Measurement) -> Share | None:
-    """A single number of a measurement with its interval; None where there is none."""
-    value, (low, high) = float(m.values), m.ends
-    return None if np.isnan(value) else Share(value=value, low=low, high=high, n=int(m.n) if m.n is not None else 0)
 
 
 @dataclass(frozen=True)

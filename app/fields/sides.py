@@ -73,7 +73,7 @@ def choose_sides(first: Look) -> Sides | None:
             COUNTS,
             "compare_n",
             16 if n_ctx > LONG else 64,
-            place=settings.popover("Settings", icon=":material/tune:"),
+            place=fields.settings(settings),
             help="With more sequences the intervals are narrower and the wait is longer. If both sides have the same "
             "task, they are measured on the same sequences.",
         )

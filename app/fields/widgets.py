@@ -215,6 +215,11 @@ def fold(label: str, key: str, default: bool = False) -> Any:
     return box
 
 
+def settings(place: Any, help: str = "What is measured and drawn, and how") -> Any:
+    """A place behind a button for the fields that few change: the finding comes first."""
+    return place.popover("Settings", icon=":material/tune:", help=help)
+
+
 def text(label: str, key: str, placeholder: str, most: int, place: Any = st, **more: Any) -> str:
     """A field for a text of at most so many characters; spaces around it are dropped."""
     settle(key, "", lambda text: text[-1], lambda value: isinstance(value, str) and len(value) <= most)

@@ -29,6 +29,7 @@ from workbench.measurement.compare_runs import compare, difference, difference_b
 from workbench.measurement.groups import conditions_as_groups
 from workbench.mechanisms import MECHANISMS
 from workbench.runs import Run
+from workbench.util.words import uncapitalised
 
 NAMES = ("overall", "accuracy", "entropy", "logit_lens", "lens_agreement", "attention_graph", *MECHANISMS)
 Groups = tuple[str, list[Any]]
@@ -160,7 +161,7 @@ def show(p: Panel, sides: Sides, both: Pair, says: str, *, by_condition: bool = 
         return
     verdict = differs(value_of(b_minus_a), [value_of(run) for run in runs.values()])
     if verdict and not sides.one_model and (sample := measured_on(value_of(inspected(sides)[0]))).spread is not None:
-        verdict = f"At {conditions_of(sample)}: {verdict[0].lower()}{verdict[1:]}"
+        verdict = f"At {conditions_of(sample)}: {uncapitalised(verdict)}"
     p.show(
         code.call(figures.with_difference, runs, b_minus_a), {**runs, "difference": b_minus_a}, says, verdict=verdict
     )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
+from workbench.app import state
 from workbench.app.config_in_words import plain
 from workbench.app.panels import background
 from workbench.app.panels.measuring import in_parts
@@ -64,9 +65,7 @@ def show(look: Look) -> None:
 
 def already(opened: Opened) -> Kept | None:
     """What was found of a run before, and is kept beside its weights; None while it is measured in this session."""
-    if opened.step is not None or background.job(opened.key) is not None:
-        return None
-    return kept(opened.run)
+    return None if background.job(opened.key) is not None else opened.kept
 
 
 def findings(run: Run, step: int | None = None) -> Findings | None:
@@ -75,7 +74,7 @@ def findings(run: Run, step: int | None = None) -> Findings | None:
     if job is not None and job.future.done() and job.future.exception() is None:
         found: Found = job.future.result()
         return found.findings
-    known = kept(run) if step is None else None
+    known = state.kept(run) if step is None else None
     return None if known is None else known.findings
 
 

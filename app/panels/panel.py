@@ -15,7 +15,7 @@ import streamlit as st
 from workbench.app import evidence
 from workbench.app.config_in_words import plain
 from workbench.app.fields.url import memory
-from workbench.app.fields.widgets import fold
+from workbench.app.fields.widgets import fold, settings
 from workbench.app.panels import code
 from workbench.app.panels.clicks import clickable
 from workbench.app.panels.code import Symbol
@@ -47,8 +47,8 @@ class Panel:
     open: bool = True
 
     def settings(self) -> Any:
-        """A place for the fields that few change, behind a button beside the title: the finding comes first."""
-        return self.beside.popover("Settings", icon=":material/tune:", help="What is measured and drawn, and how")
+        """A place for the fields that few change, behind a button beside the title."""
+        return settings(self.beside)
 
     def show(
         self,

@@ -32,30 +32,36 @@ class Page(NamedTuple):
         return Path(__file__).parent / self.file
 
 
-RUNS, FINDINGS, INPUT, MODEL, TIME = "all runs", "what was found", "on one input", "in the whole model", "beside others"
+_RUNS, _FINDINGS, _INPUT, _MODEL, _OTHERS = (
+    "all runs",
+    "what was found",
+    "on one input",
+    "in the whole model",
+    "beside others",
+)
 PAGES: dict[str, Page] = {
     "overview": Page(
-        "Overview", "overview.py", RUNS, "what these models were found to do", needs_run=False, of_models=False
+        "Overview", "overview.py", _RUNS, "what these models were found to do", needs_run=False, of_models=False
     ),
-    "story": Page("Story", "story.py", FINDINGS, "what was found of this run, each with its picture"),
+    "story": Page("Story", "story.py", _FINDINGS, "what was found of this run, each with its picture"),
     "mechanisms": Page(
         "Mechanisms",
         "mechanisms.py",
-        FINDINGS,
+        _FINDINGS,
         "which claims hold, how often, and whether answers need them",
         of_models=False,
     ),
-    "canvas": Page("Canvas", "canvas.py", INPUT, "what a head reads, and what breaks without it"),
-    "hops": Page("Hops", "hops.py", INPUT, "where a token's reading leads, hop by hop", of_variants=True),
-    "residual": Page("Residual", "residual.py", INPUT, "where the answer appears"),
-    "entropy": Page("Entropy", "entropy.py", MODEL, "whether representations collapse, and beside what"),
+    "canvas": Page("Canvas", "canvas.py", _INPUT, "what a head reads, and what breaks without it"),
+    "hops": Page("Hops", "hops.py", _INPUT, "where a token's reading leads, hop by hop", of_variants=True),
+    "residual": Page("Residual", "residual.py", _INPUT, "where the answer appears"),
+    "entropy": Page("Entropy", "entropy.py", _MODEL, "whether representations collapse, and beside what"),
     "weights": Page(
-        "Weights", "weights.py", MODEL, "what a head matches and writes, whatever the input", of_models=False
+        "Weights", "weights.py", _MODEL, "what a head matches and writes, whatever the input", of_models=False
     ),
-    "circuit": Page("Circuit", "circuit.py", MODEL, "which edges carry the answer", of_models=False),
-    "probes": Page("Probes", "probes.py", MODEL, "what can be decoded, and whether it is used"),
-    "training": Page("Training", "training.py", TIME, "what was learnt when", of_models=False),
-    "compare": Page("Compare", "compare.py", TIME, "how B differs from A"),
+    "circuit": Page("Circuit", "circuit.py", _MODEL, "which edges carry the answer", of_models=False),
+    "probes": Page("Probes", "probes.py", _MODEL, "what can be decoded, and whether it is used"),
+    "training": Page("Training", "training.py", _OTHERS, "what was learnt when", of_models=False),
+    "compare": Page("Compare", "compare.py", _OTHERS, "how B differs from A"),
 }
 """Name in the URL -> the page, in the order of the menu. The first one opens by default."""
 

@@ -27,7 +27,7 @@ from workbench.judgement.words import circuits as words
 from workbench.measurement import Measurement
 from workbench.util.words import capitalised
 
-METHOD_NAMES = {"eap_ig": "EAP-IG", "eap": "EAP", "path_patching": "Path patching (exact)"}
+METHOD_NAMES = {"eap_ig": "EAP-IG", "eap": "EAP", "path_patching": "path patching (exact)"}
 
 METHODS_MISS = (
     "Path patching edits one edge after the other: exact, slow in models of many edges, and it finds heads that do "
@@ -43,7 +43,7 @@ def fields_of(look: Look) -> Asked:
     """The fields: what the pairs change, the metric, and the method."""
     kinds = look.opened.subject.task.pair_kinds
     said, row = st.columns([6, 1], vertical_alignment="center")
-    row = row.popover("Settings", icon=":material/tune:", help="Which pairs, and how edges are scored")
+    row = fields.settings(row, "Which pairs, and how edges are scored")
     kind = fields.choose(
         "Pairs of questions differ in", list(kinds), "pairs", next(iter(kinds)), place=row.container(width=190)
     )
@@ -62,7 +62,7 @@ def fields_of(look: Look) -> Asked:
         list(METHOD_NAMES),
         "method",
         "eap_ig",
-        METHOD_NAMES.__getitem__,
+        lambda name: capitalised(METHOD_NAMES[name]),
         row.container(width=160),
     )
     later = fields.toggle(
@@ -74,9 +74,9 @@ def fields_of(look: Look) -> Asked:
     )
     later_too = "; the answers behind the first that it changes" if later else ""
     row.caption(METHODS_MISS)
-    name = METHOD_NAMES[method]
-    by = name[0].lower() + name[1:] if method == "path_patching" else name  # the others are acronyms
-    said.caption(f"{n} pairs of held-out questions: {plain(kinds[kind])}{later_too}. Edges are scored by {by}.")
+    said.caption(
+        f"{n} pairs of held-out questions: {plain(kinds[kind])}{later_too}. Edges are scored by {METHOD_NAMES[method]}."
+    )
     return Asked(look.opened, kind, metric, method, int(n), later)
 
 
@@ -126,7 +126,7 @@ def drawn(look: Look, asked: Asked, found: Found) -> None:
 def left_out(look: Look, circuit: Circuit) -> str:
     """That the head which answers need most is outside, and how that can be; empty where it is inside."""
     layer, head = needed_head(look)
-    if look.opened.subject.no_pattern or any(name.startswith(f"a{layer}.h{head}->") for name in circuit.names):
+    if look.opened.subject.no_pattern or f"a{layer}.h{head}" in circuit.nodes:
         return ""
     return (
         f"{capitalised(head_in_words(layer, head))}, without which most answers change, is outside: a circuit carries "

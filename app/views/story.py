@@ -75,7 +75,7 @@ def measured_chapters(look: Look, found: how_it_works.Found) -> None:
         return with_input(_of_many_inputs(key, inspected), inspected, seen)
 
     told = code.assign("told", story, measured, code.seen(look), computed_by=tell)
-    known = kept(look.opened.run) if found.to_come and look.opened.step is None else None
+    known = look.opened.kept if found.to_come else None
     # The sentences stay those of what is kept, so that none changes while its pictures are measured.
     listed = value_of(told) if known is None else of_findings(known.findings, look.opened.run, look.seen)
     chapters(look, told, list(listed))

@@ -12,6 +12,7 @@ from workbench.figures.style import BLUE, CHANGED, GREY, framed
 from workbench.judgement.claim import Judgement, Test
 from workbench.judgement.rule import Compared
 from workbench.measurement.controls import control_in_short
+from workbench.measurement.numbers import percent
 from workbench.measurement.places import place_in_words
 
 HOLDS, EDITED = "how often it holds", "right answers that change under an edit of it"
@@ -91,7 +92,7 @@ def _rates(judgement: Judgement, several: bool, places: bool) -> Iterator[_Bar]:
     """How often it holds at a place, and how often under each control."""
     where = place_in_words(judgement.place) if judgement.place and places else ""
     name = ", ".join(filter(None, (judgement.title if several else "", where))) or "this model"
-    of = f"{judgement.rate:.1%} of {judgement.n:,}"
+    of = f"{percent(judgement.rate)} of {judgement.n:,}"
     yield _Bar(name, judgement.rate, judgement.low, judgement.high, of, BLUE, False)
     yield from map(_of_control, judgement.controls)
 

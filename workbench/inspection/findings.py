@@ -35,7 +35,8 @@ def findings(group: SeedGroup) -> Findings:
     )
 
 
-def _share(m: Measurement) -> Share:
+def share_of(m: Measurement) -> Share:
+    """A single number of a measurement with its interval; NaN of what is not known."""
     ends = {end: float("nan") if (at := getattr(m, end)) is None else float(at) for end in ("low", "high")}
     return Share(value=float(m.values), n=0 if m.n is None else int(m.n), **ends)
 
@@ -63,8 +64,8 @@ def _answers(group: SeedGroup) -> AnswerRates | None:
     if "overall" not in group:
         return None
     overall, text = group["overall"].mean, group.members[0].run.task().running_text
-    position = _share(overall.select(unit="position"))
-    sequence = None if text else _share(overall.select(unit="sequence"))
+    position = share_of(overall.select(unit="position"))
+    sequence = None if text else share_of(overall.select(unit="sequence"))
     by_group = group["accuracy"].mean if "accuracy" in group else None
     if by_group is None or len(by_group.dims) != 1 or (worst := extreme(by_group, "least")) is None or worst.anywhere:
         return AnswerRates(position=position, sequence=sequence)
@@ -93,7 +94,7 @@ def _gold(group: SeedGroup) -> GoldMass | None:
         return None
     result = group["gold_mass"].at_head()
     control = next((control for control in beside_controls(result) if control.against == "mismatched"), None)
-    return GoldMass(heads=tuple(head for head in heads if head), mass=_share(result.mean), control=control)
+    return GoldMass(heads=tuple(head for head in heads if head), mass=share_of(result.mean), control=control)
 
 
 def focus(inspected: Inspected) -> Focus | None:
@@ -107,7 +108,7 @@ def focus(inspected: Inspected) -> Focus | None:
     removed: Sequence[tuple[tuple[int, int], Share]] = ()
     if inspected.fallen is not None and not np.isnan(inspected.fallen.values).all():
         removed = [
-            (head, _share(inspected.fallen.select(**{REMOVED: label})))
+            (head, share_of(inspected.fallen.select(**{REMOVED: label})))
             for head in inspected.removed
             if (label := head_in_words(*head)) in inspected.fallen.coords[REMOVED]
         ]
