@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import socket
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlparse
@@ -110,7 +111,7 @@ SET = """async ([selector, value]) => {
 
 def cells(tips: list[str | None], row: str) -> dict[int, float]:
     """Position -> per cent, of what hovering over the cells of a row says."""
-    found = [re.match(rf"{row}: ([\d.]+)% at (\d+):", tip or "") for tip in tips]
+    found = [re.match(rf"{row}: [<>]?([\d.]+)% at (\d+):", unescape(tip or "")) for tip in tips]
     return {int(match[2]): float(match[1]) for match in found if match}
 
 

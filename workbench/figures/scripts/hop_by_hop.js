@@ -204,12 +204,19 @@ function arrivals(data, walk, hop) {
   return parts
 }
 
+// As `percent` of workbench/measurement/numbers.py writes a share: what is not quite none or all never rounds to it.
+function percent(share) {
+  const text = (100 * share).toFixed(1)
+  if (share > 0 && share < 1 && (text === "0.0" || text === "100.0")) return share < 0.5 ? "<0.1%" : ">99.9%"
+  return `${text.replace("-", "").replace(/\.0$/, "")}%`
+}
+
 function cells(data, walk, query, gamma) {
   const parts = []
   const row = (label, values, colour, number, due) => {
     const y = data.cells + number * data.cell
     for (let i = data.first; i < data.first + data.n; i++) {
-      const tip = `${label}: ${(100 * values[i]).toFixed(1)}% at ${name(data, i)}` + (due.includes(i) ? ", a true ancestor" : "")
+      const tip = `${label}: ${percent(values[i])} at ${name(data, i)}` + (due.includes(i) ? ", a true ancestor" : "")
       parts.push(tag("rect", {
         x: column(data, i) - data.column / 2 + 1, y: y + 1, width: data.column - 2, height: data.cell - 2, rx: 3,
         fill: colour, "fill-opacity": Math.min(1, 0.04 + 0.66 * values[i]), "data-tip": tip,
@@ -239,7 +246,6 @@ function inWords(data, walk, query, hop, gamma) {
   const weighs = hop === 1 ? "" : `; it weighs γ${hop === 2 ? "" : superscript(hop - 1)} = ${(gamma ** (hop - 1)).toFixed(2)} of the first`
   if (at[top] < THIN) return `${name(data, query)}: nothing arrives at hop ${hop}; its paths have ended.`
   const wanted = due(data, query, hop)
-  const percent = (share) => `${(100 * share).toFixed(0)}%`
   const one = wanted.length === 1, all = percent(wanted.reduce((sum, key) => sum + at[key], 0))
   const named = wanted.map((key) => name(data, key)).join(", ")
   let truth = ""
