@@ -57,6 +57,11 @@ def eap_ig(question: Question) -> Answer | None:
     return _scored(question, circuits.eap_ig)
 
 
+def gim(question: Question) -> Answer | None:
+    """Edge attribution patching with gradient interaction modifications, from one gradient."""
+    return _scored(question, circuits.gim)
+
+
 def path_patching(question: Question) -> Answer | None:
     """Path patching: each edge alone carries what its writer wrote in the other run."""
     return _scored(question, circuits.path_patching)
