@@ -59,7 +59,9 @@ def eap_ig(question: Question) -> Answer | None:
 
 def gim(question: Question) -> Answer | None:
     """Edge attribution patching with gradient interaction modifications, from one gradient."""
-    return _scored(question, circuits.gim)
+    if question.asks is not Asks.EDGES:
+        return None
+    return by_mean(circuits.gim(question.pairs), list(question.candidates), effects=False)
 
 
 def path_patching(question: Question) -> Answer | None:
