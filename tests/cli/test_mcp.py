@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -35,6 +37,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(place / "runs/tiny", place / "secret")
     shutil.copytree(ROOT / "tests/golden/runs/learned", place / "runs/nested/learned")
     (place / "secret.json").write_text('{"secret": 1}')
+    (place / "runs/notes.txt").write_text("no run")
     (place / "runs/link").symlink_to(place / "secret")
     (place / "runs/link.json").symlink_to(place / "secret.json")
     return place / "runs"
@@ -88,7 +91,9 @@ def test_a_client_lists_inspects_and_probes_and_nothing_is_written(root: Path) -
         refused, said = await called(session, "read_file", path="tiny/config.json")
         assert json.loads(said)["seed"] == 0
         refused, said = await called(session, "table", runs=["tiny"], by="task.name")
-        assert not refused and "pointer_chain" in said
+        assert not refused and "pointer_chain" in said and "note: " not in said
+        refused, said = await called(session, "table", runs=["tiny", "notes.txt"], by="task.name")
+        assert not refused and "pointer_chain" in said and "\nnote: " in said and "notes.txt" in said
 
     connected(root, asks)
     assert before_and_after(root) == files
@@ -159,3 +164,18 @@ def test_with_the_flag_it_trains_and_reports_under_the_root_alone_and_the_page_n
     connected(root, asks, "--allow-writing")
     assert (root / "made/inspection/report.html").is_file()
     assert not (root.parent / "elsewhere").exists() and not (root / "text").exists()
+
+
+def test_ctrl_c_ends_it_while_it_waits_for_the_client(root: Path) -> None:
+    command = [sys.executable, "-m", "workbench", "mcp", "--root", str(root)]
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as server:
+        assert server.stdin is not None and server.stdout is not None
+        server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}).encode())
+        server.stdin.write(b"\n")
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["result"]["serverInfo"]["name"] == "workbench"
+        server.send_signal(signal.SIGINT)
+        assert server.wait(20) == -signal.SIGINT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -29,7 +30,12 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, _: list[str]) -> None:
-    mcp(root=options.root, allow_writing=options.allow_writing)
+    # A thread of the SDK waits for the client's next line, and Python would wait for that thread.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        mcp(root=options.root, allow_writing=options.allow_writing)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def mcp(*, root: str | Path = "runs", allow_writing: bool = False) -> None:
