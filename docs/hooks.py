@@ -292,4 +292,5 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if page.file.src_uri.startswith("how-to/"):
         page.meta.setdefault("hide", ["toc"])  # short pages, whose code needs the room
     markdown = re.sub(r"^( *)<!-- table: (\w+) -->", table, site_links(markdown, page), flags=re.M)
+    page.meta["text"] = markdown  # which `llms.py` writes
     return mathml(markdown) if page.file.src_uri == "concepts/models.md" else markdown

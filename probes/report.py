@@ -72,7 +72,7 @@ class Answers(list[Answer]):
         """The question, the settings, the findings (sentences, judgements as fields, causal tests) and every share."""
         settings = [dict(answer.measured.settings) for answer in self]
         measured = [answer.measured.to_dict() for answer in self]
-        content = {"question": self[0].question, "settings": settings, "findings": findings(self)}
+        content = {"format": "probe/1", "question": self[0].question, "settings": settings, "findings": findings(self)}
         return as_json(content | {"measured": measured})
 
     def save(self, folder: Path) -> None:

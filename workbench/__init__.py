@@ -41,6 +41,7 @@ To measure
 
 To look
     explore       the explorer, in a browser
+    mcp           the same for a program that speaks the Model Context Protocol, such as an agent
     see           a run's activations on one batch
     example       a held-out input of a run's task
     data          a task's sequences
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from workbench.cli.explore import explore
     from workbench.cli.export import export
     from workbench.cli.list import listed as list
+    from workbench.cli.mcp import mcp
     from workbench.cli.new import new
     from workbench.cli.runs import runs_table
     from workbench.inspection import see
@@ -119,6 +121,7 @@ _HOMES = {
     "load_model": "workbench.models.pretrained",
     "load_plugins": "workbench.util.plugins",
     "load_run": "workbench.runs",
+    "mcp": "workbench.cli.mcp",
     "new": "workbench.cli.new",
     "patch": "workbench.report.patching",
     "probe": "workbench.probes.report",

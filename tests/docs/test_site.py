@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,3 +28,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "site" / "reference" / "instruments.html").is_file()
+    links = (tmp_path / "site" / "llms.txt").read_text(encoding="utf-8")
+    assert links.startswith("# workbench\n\n> ") and "- [Find a circuit](how-to/circuit.html): Which parts" in links
+    assert not [page for page in re.findall(r"\]\(([^)]+)\)", links) if not (tmp_path / "site" / page).is_file()]
+    assert "<math" not in (tmp_path / "site" / "llms-full.txt").read_text(encoding="utf-8")

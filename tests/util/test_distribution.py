@@ -33,6 +33,7 @@ def test_each_extra_brings_its_library_and_all_brings_every_one() -> None:
             ["explore", "--headless"],
             "the explorer needs streamlit: pip install 'interp-workbench[explorer]'",
         ),
+        ("mcp", ["mcp", "--root", "."], "the MCP server needs mcp: pip install 'interp-workbench[mcp]'"),
         ("kaleido", ["inspect", "RUN", "--export", "html", "svg"], "a figure as svg needs kaleido: pip install"),
     ],
 )
@@ -55,11 +56,11 @@ import sys
 from importlib import import_module
 from pkgutil import walk_packages
 
-for name in ("streamlit", "uvicorn", "starlette", "jupyterlab", "ipywidgets", "kaleido", "ray", "triton"):
+for name in ("streamlit", "uvicorn", "starlette", "jupyterlab", "ipywidgets", "kaleido", "ray", "triton", "mcp"):
     sys.modules[name] = None
 import workbench
 kernels = "workbench.models.attention.chacal_kernels"
-skipped = ("workbench.app", "workbench.cli.templates", "workbench.__main__", kernels)
+skipped = ("workbench.app", "workbench.cli.mcp_server", "workbench.cli.templates", "workbench.__main__", kernels)
 names = [m.name for m in walk_packages(workbench.__path__, "workbench.", onerror=lambda name: None)]
 for name in names:
     if not name.startswith(skipped):
@@ -68,7 +69,7 @@ print(len(names))
 """
 
 
-def test_without_any_extra_everything_but_the_explorer_and_the_kernels_can_be_imported() -> None:
+def test_without_any_extra_everything_but_the_servers_and_the_kernels_can_be_imported() -> None:
     done = subprocess.run([sys.executable, "-P", "-c", EVERYTHING], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0 and int(done.stdout) > 300, done.stderr[-2000:]
 

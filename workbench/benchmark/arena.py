@@ -258,4 +258,4 @@ class Marked:
     def json(self) -> str:
         """Every mark."""
         rows = [{key: None if value != value else value for key, value in row.items()} for row in self.rows]
-        return as_json({"score": self.score, "rows": rows})
+        return as_json({"format": "bench-score/1", "score": self.score, "rows": rows})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from workbench.report.table import as_text
 from workbench.util.distribution import commit, version
 from workbench.util.files import check_can_make, read_text, write_atomically
 from workbench.util.messages import brief, first_problem
+from workbench.util.settings import as_json
 from workbench.util.strict_settings import Checked
 
 LARGEST = 2**28  # bytes of results that are read
@@ -70,11 +72,13 @@ class Results(Checked):
     """All rows that there are.
 
     Attributes:
+        format: the form, with its number.
         version, commit: of the workbench that made them.
         done: `method/subject/seed` of what is done, whether or not the method had an answer.
         rows: each answer.
     """
 
+    format: Literal["bench/1"] = "bench/1"
     version: str
     commit: str | None = None
     done: list[str] = Field(default_factory=list)
@@ -111,7 +115,7 @@ class Results(Checked):
     def save(self, path: Path) -> None:
         """Write all as JSON, a row a line, numbers to six digits."""
         rows = ",\n  ".join(row.model_dump_json(exclude_defaults=True) for row in self.rows)
-        head = self.model_dump_json(include={"version", "commit", "done"})
+        head = self.model_dump_json(include={"format", "version", "commit", "done"})
         write_atomically(path, f'{head[:-1]},\n "rows": [\n  {rows}\n]}}\n'.encode())
 
     @classmethod
@@ -215,4 +219,5 @@ class Results(Checked):
 
     def json(self) -> str:  # type: ignore[override]
         """Every row."""
-        return self.model_dump_json(exclude_defaults=True)
+        rest = self.model_dump(mode="json", exclude_defaults=True)
+        return as_json({"format": self.format, **rest})

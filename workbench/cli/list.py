@@ -140,6 +140,13 @@ def _prompts() -> str:
     return "\n".join(f"{name}: {made.asks}\n  {made.known}" for name, made in PROMPT_SETS.items())
 
 
+def _schemas() -> str:
+    from workbench.cli.schemas import SCHEMAS, schema_of
+
+    lines = (f"{json.dumps(command)}: {json.dumps(schema_of(command))}" for command in SCHEMAS)
+    return "{" + ",\n ".join(lines) + "}"
+
+
 def _measured(name: str, module: Any, function: Callable[..., Any]) -> str:
     """An instrument or mechanism with its settings: the keyword-only arguments of its function that are plain data."""
     keywords = [p for p in signature(function).parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
@@ -184,6 +191,7 @@ LISTED: dict[str, tuple[str, Callable[[], str]]] = {
     "instruments": ("what can be measured, with its settings", _instruments),
     "mechanisms": ("claims about how a task is solved, with their settings", _mechanisms),
     "probes": ("what can be asked of a residual", _probes),
+    "schemas": ("the JSON Schema of what each command prints with --json", _schemas),
     "prompts": ("prompt sets for language models, and what is known of each", _prompts),
 }
 """What can be listed -> what that is in a line, and the text that lists it."""

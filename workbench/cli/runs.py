@@ -116,7 +116,7 @@ class RunsTable:
 
     def json(self) -> str:
         """Every setting and figure of each run, and what cannot be read."""
-        return as_json({"runs": self.frame.to_dict("records"), "problems": self.problems})
+        return as_json({"format": "runs/1", "runs": self.frame.to_dict("records"), "problems": self.problems})
 
 
 def runs_table(

@@ -103,7 +103,7 @@ class Report:
     def json(self) -> str:
         """What it says, and every number of every run."""
         numbers = {one.name: {stem: each.to_dict() for stem, each in one.all().items()} for one in self.inspected}
-        return as_json({"says": self.says, "measurements": numbers})
+        return as_json({"format": "inspect/1", "says": self.says, "measurements": numbers})
 
 
 def inspect(given: Any, on: Any = None, *, text: str | Path | None = None, **options: Any) -> Report:

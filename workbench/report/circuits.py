@@ -83,7 +83,8 @@ class RunCircuit:
         judgement = found.judgement.model_dump(mode="json")
         edges = {name: found.circuit.scores.get(name) for name in found.circuit.names}
         answers = {} if self.answers is None else {"answers": self.answers.to_dict()}
-        return as_json({"run": self.name, **answers, "edges": edges, "judgement": judgement, "measurements": numbers})
+        about = {"format": "circuit/1", "run": self.name, **answers}
+        return as_json({**about, "edges": edges, "judgement": judgement, "measurements": numbers})
 
     def save(self, folder: Path) -> None:
         """Write the circuit as JSON, Graphviz and SVG, and its numbers; nothing where there is none.

@@ -108,7 +108,13 @@ class Generation:
             name: {"text": w.text, "tokens": list(w.words), "probabilities": list(w.probabilities)}
             for name, w in (("unedited", self.unedited), ("edited", self.edited))
         }
-        about = {"model": self.name, "prompt": self.prompt, "how": self.how, "edits": list(self.edits)}
+        about = {
+            "format": "generate/1",
+            "model": self.name,
+            "prompt": self.prompt,
+            "how": self.how,
+            "edits": list(self.edits),
+        }
         return as_json({**about, "parts_at": self.parts_at, **texts})
 
 

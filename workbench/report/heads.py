@@ -116,7 +116,8 @@ class Heads:
             }
             for each in self.strongest
         ]
-        about = {"model": self.name, "n": self.n, "removed_on": self.removed_on, "right": self.right}
+        counts = {"n": self.n, "removed_on": self.removed_on, "right": self.right}
+        about = {"format": "heads/1", "model": self.name, **counts}
         numbers = {NAME: self.roles.mean.to_dict()} | {name: m.to_dict() for name, m in self._controls().items()}
         return as_json({**about, "strongest": strongest, "measurements": numbers})
 

@@ -51,7 +51,8 @@ class ModelCheck:
     def json(self) -> str:
         """Every check with its numbers."""
         checks = [asdict(check) for check in self.checks]
-        return as_json({"model": self.name, "sample": self.sample, "passed": self.passed, "checks": checks})
+        about = {"format": "check/1", "model": self.name, "sample": self.sample, "passed": self.passed}
+        return as_json({**about, "checks": checks})
 
 
 def check(model: Any, *, step: int | None = None, progress: bool = False) -> ModelCheck:

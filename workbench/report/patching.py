@@ -105,6 +105,7 @@ class Patching:
         ]
         numbers = {name: measured.to_dict() for name, measured in self.measurements().items()}
         about: dict[str, Any] = {
+            "format": "patch/1",
             "model": self.grid.comparison.name,
             "method": self.grid.method,
             "positions": self.grid.positions,

@@ -45,7 +45,7 @@ class ResultsTable:
 
     def json(self) -> str:
         """The metric and the rows."""
-        return as_json({"metric": self.metric, "rows": self.frame.to_dict("records")})
+        return as_json({"format": "table/1", "metric": self.metric, "rows": self.frame.to_dict("records")})
 
     @property
     def _groups(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,6 +30,7 @@ from workbench.tasks import SEQUENCES, TASKS, Sequences, Task, check_files
 from workbench.util.files import (
     check_contents,
     is_run,
+    is_within,
     load_tensors,
     read_metadata,
     read_object,
@@ -269,10 +269,9 @@ def scan_runs(root: str | Path, open_run: Callable[[Path], Run] | None = None) -
         open_run: opens one, as `load_run` does: a cached version.
     """
     runs, problems = [], []
-    folder = os.path.realpath(root)
     for config in sorted(Path(root).glob(f"[!.]*/{CONFIG}")):
         try:
-            if not Path(os.path.realpath(config.parent)).is_relative_to(folder):
+            if not is_within(config.parent, root):
                 raise ValueError(brief(f"{config.parent} is a link that leads out of {root}"))
             runs.append((open_run or load_run)(config.parent))
         except ValueError as error:

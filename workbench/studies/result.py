@@ -47,7 +47,7 @@ class _Made(_Strict):
     step_times: dict[str, float] | None = None
 
 
-class _Kept(_Strict):
+class StoredResult(_Strict):
     """A result as JSON has it."""
 
     study: str
@@ -176,9 +176,9 @@ class Result:
     def from_dict(data: Any) -> Result:
         """The result that `to_dict` was of. Raises ValueError in one line if the data, from whomever, is none."""
         try:
-            kept = _Kept.model_validate(data)
+            kept = StoredResult.model_validate(data)
         except ValidationError as error:
-            raise ValueError(first_problem(error, _Kept)) from None
+            raise ValueError(first_problem(error, StoredResult)) from None
         return Result(
             kept.study,
             kept.scale,
@@ -224,8 +224,8 @@ class Result:
         return pd.concat([one.frame().assign(group=group, quantity=name) for group, name, one in numbers])
 
     def json(self) -> str:
-        """All of it, as `result.json` has it."""
-        return as_json(self.to_dict())
+        """All of it, as `result.json` has it, and the number of the form."""
+        return as_json({"format": "study/1", **self.to_dict()})
 
 
 def read_result(path: Path, study: Study) -> Result:

@@ -31,7 +31,7 @@ from workbench.tasks.sorting import Sorting
 from workbench.tasks.state_tracking import StateTracking
 from workbench.tasks.text import SHIPPED, Text
 from workbench.tasks.vocabulary import Vocabulary
-from workbench.util.files import check_contents
+from workbench.util.files import check_contents, is_within
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
 
@@ -106,11 +106,11 @@ def check_files(task: Mapping[str, Any], run: Path) -> None:
         ValueError: naming the file.
     """
     beside = Path(os.path.realpath(run)).parent
-    allowed = [beside, *(Path(os.path.realpath(text)) for text in os.environ.get(TEXTS, "").split(os.pathsep) if text)]
+    allowed = [str(beside), *filter(None, os.environ.get(TEXTS, "").split(os.pathsep))]
     for path in files_of(task):
         if not isinstance(path, str):
             continue  # making the task says what is wrong with it
-        if not any(Path(os.path.realpath(path)).is_relative_to(folder) for folder in allowed):
+        if not is_within(Path(path), *allowed):
             raise ValueError(f"{task['name']} reads {path}, which is not in {beside}; allow its folder with {TEXTS}=…")
         if Path(path).is_dir():
             check_contents(Path(path))

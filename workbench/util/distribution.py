@@ -11,7 +11,14 @@ from pathlib import Path
 
 DISTRIBUTION = "interp-workbench"
 STRANGER = "workbench"  # another project's distribution, whose package has our package's name
-EXTRAS = {"streamlit": "explorer", "jupyterlab": "notebooks", "kaleido": "export", "gguf": "gguf", "ray": "ray"}
+EXTRAS = {
+    "streamlit": "explorer",
+    "jupyterlab": "notebooks",
+    "kaleido": "export",
+    "gguf": "gguf",
+    "ray": "ray",
+    "mcp": "mcp",
+}
 """Library -> the extra that brings it."""
 
 

@@ -410,18 +410,29 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
+def is_within(path: Path, *roots: Path | str) -> bool:
+    """Whether a path leads into one of these folders, where links lead followed."""
+    place = Path(os.path.realpath(path))
+    return any(place.is_relative_to(os.path.realpath(root)) for root in roots)
+
+
+def check_within(path: Path, root: Path) -> None:
+    """Raise ValueError unless a path that a stranger names lies in a folder, links followed."""
+    if not is_within(path, root):
+        raise ValueError(brief(f"{path} is not in {root}, outside which nothing is read; give a path under it"))
+
+
 def check_contents(folder: Path, *others: Path) -> None:
     """Raise ValueError unless a folder holds only files, folders, and links that lead into it or one of the others.
 
     Reading and writing in a folder that a stranger made then never reaches anything outside it.
     """
-    roots = [os.path.realpath(root) for root in (folder, *others)]
     for parent, folders, files in os.walk(folder):
         for path in (Path(parent, name) for name in (*folders, *files)):
             with suppress(FileNotFoundError):  # a run that trains replaces its files
                 mode = path.lstat().st_mode
                 if stat.S_ISLNK(mode):
-                    if not any(Path(os.path.realpath(path)).is_relative_to(root) for root in roots):
+                    if not is_within(path, folder, *others):
                         raise ValueError(f"{path} is a link that leads out of {folder}; put a copy of the file there")
                 elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                     raise ValueError(f"{path} is neither a file nor a folder")
