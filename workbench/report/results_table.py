@@ -170,7 +170,8 @@ def _last(run: Run, metric: str) -> Measurement:
     metrics = run.metrics()
     if metric not in metrics or metrics[metric].dropna().empty:
         logged = [name for name in metrics if name != "step" and metrics[name].notna().any()]
-        raise ValueError(f"{run.name} has not logged {metric!r}; it has: {', '.join(logged[:12])}")
+        has = f"it has: {', '.join(logged[:12])}" if logged else "it has no log, as a model that was not trained here"
+        raise ValueError(f"{run.name} has not logged {metric!r}; {has}")
     return single(run, metric, float(metrics[metric].dropna().iloc[-1]))
 
 
