@@ -78,6 +78,9 @@ def test_what_cannot_be_put_in_one_row_is_said(runs: list[Run], folder: Path, tm
         results_table(runs, ["model.layers"], "accuracy")
     with pytest.raises(ValueError, match="has not logged 'precision'; it has: accuracy, test_loss"):
         results_table(runs, BY, "precision")
+    workbench.compile("chaser", tmp_path / "by-hand")
+    with pytest.raises(ValueError, match="by-hand has not logged 'accuracy'; it has no log"):
+        results_table([workbench.load_run(tmp_path / "by-hand")], BY, "accuracy")
     with pytest.raises(ValueError, match="no group 'standard' to compare with; there is: chacal, 1; standard, 1"):
         results_table(runs, BY, "accuracy", against="standard")
 

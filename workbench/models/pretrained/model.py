@@ -67,6 +67,11 @@ class Pretrained(BridgedModel):
         if tokenizer is not None:
             self.tokenizer = _speak(bridge, tokenizer)
 
+    @property
+    def name(self) -> str:
+        """What it is called beside every finding."""
+        return str(self.config.module)
+
     @cached_property
     def attention(self) -> tuple[Attention, ...]:
         """What each layer does with its pattern."""
