@@ -39,7 +39,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_site_builds_without_a_warning(site: Path) -> None:
     assert (site / "reference" / "instruments.html").is_file()
     links = (site / "llms.txt").read_text(encoding="utf-8")
-    assert links.startswith("# workbench\n\n> ") and "- [Find a circuit](how-to/circuit.html): Which parts" in links
+    assert (
+        links.startswith("# workbench\n\n> ")
+        and "- [Find a circuit](how-to/circuit.html): After this page you can" in links
+    )
     assert not [page for page in re.findall(r"\]\(([^)]+)\)", links) if not (site / page).is_file()]
     assert "<math" not in (site / "llms-full.txt").read_text(encoding="utf-8")
 
