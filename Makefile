@@ -40,9 +40,9 @@ golden: .venv/installed
 docs: .venv/docs
 	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# The output of every command of the tutorial anew: three minutes.
+# The output of every command of the tutorials anew: four minutes; ARGS=real-model: that of the page on one, half an hour.
 tutorial: .venv/installed
-	$(BIN)/python -m tests.docs.tutorial --write
+	$(BIN)/python -m tests.docs.tutorial --write $(ARGS)
 
 # The pictures of docs/pictures, from runs made for them: two minutes.
 pictures: .venv/installed

@@ -282,7 +282,7 @@ def mathml(markdown: str) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put tables where a page asks for them (`<!-- table: tasks -->`), mend links, and draw equations."""
+    """Put tables where a page asks for them (`<!-- table: tasks -->`), mend links, draw equations, rank pages."""
 
     def table(found: re.Match[str]) -> str:
         own = {"figures": figure_table, "glossary": glossary_table}
@@ -291,6 +291,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     if page.file.src_uri.startswith("how-to/"):
         page.meta.setdefault("hide", ["toc"])  # short pages, whose code needs the room
+    if page.file.src_uri.startswith(("reference/", "changelog", "studies/")):
+        page.meta["search"] = {"boost": 0.3}  # what a page explains comes before where a name is listed
     markdown = re.sub(r"^( *)<!-- table: (\w+) -->", table, site_links(markdown, page), flags=re.M)
     page.meta["text"] = markdown  # which `llms.py` writes
     return mathml(markdown) if page.file.src_uri == "concepts/models.md" else markdown

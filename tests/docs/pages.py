@@ -10,6 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
+GOES_ON = "# goes on from the code above\n"  # the first line of a block that does not run on its own
+
 # An optional comment, an opening fence with a language and perhaps a title, code, and the closing fence.
 BLOCK = re.compile(
     r"(?:^<!-- test: (?P<marker>\w+), because (?P<reason>[^\n]+?) -->\n\n?)?"
@@ -39,6 +41,11 @@ class Block:
     code: str
     marker: str | None
     reason: str | None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a block of Python says that it needs what the blocks of Python above it made."""
+        return self.code.startswith(GOES_ON)
 
     @property
     def commands(self) -> list[list[str]]:

@@ -56,16 +56,21 @@ def parts_as_they_were(no_plugins: None) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("page", [in_minutes(page) for page in WITH_PYTHON])
-def test_python_blocks_of_a_page_run_in_order(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    namespace = ModuleType("documentation_page")
-    monkeypatch.setitem(sys.modules, namespace.__name__, namespace)
+def test_python_blocks_of_a_page_run_each_on_its_own_or_say_that_they_go_on(
+    page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    above: dict[str, object] = {}
     for block in blocks(page):
         if block.title is not None:
             (folder / block.title).write_text(block.code, encoding="utf-8")
             monkeypatch.delitem(sys.modules, Path(block.title).stem, raising=False)
         elif block.language == "python" and block.marker is None:
+            namespace = ModuleType("documentation_page")
+            vars(namespace).update(above if block.goes_on else {})
+            monkeypatch.setitem(sys.modules, namespace.__name__, namespace)
             # Lines are counted as in the page, so that a traceback leads there.
             exec(compile("\n" * (block.line - 1) + block.code, str(page), "exec"), vars(namespace))
+            above |= vars(namespace)
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=name)

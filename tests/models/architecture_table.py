@@ -34,6 +34,8 @@ from workbench.util.messages import brief
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "architectures.md"
 HEAD = """# Architectures
 
+Here you can look up whether a family of language models can be loaded, measured and edited, before you try.
+
 Models of Hugging Face that TransformerLens bridges, tiny and with random weights, each loaded, measured and edited.
 
 - *Loss and lens*: the loss is that of the logits that Transformers' own model returns, and the logit lens of the last

@@ -27,6 +27,8 @@ from workbench.util.seeds import generator
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "transformer-lens.md"
 HEAD = """# What of TransformerLens works
 
+Here you can look up which calls of TransformerLens give right numbers on the models of this library.
+
 Every public function of TransformerLens's patching, activation cache, head detector and lenses, called on a ChaCAL
 and a tempered model of this library and on a GPT-2 (tiny, with random weights) through `workbench.load_model`'s
 bridge. *Yes* means that the call gives finite numbers and, where they are known, the right ones: a patch of nothing

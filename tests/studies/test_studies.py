@@ -136,6 +136,8 @@ def test_a_strangers_file_gives_runs_a_row_and_a_figure(root: Path, file: Path, 
     assert (tmp_path / "hops-small.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "hops.md").read_text(encoding="utf-8")
     assert "100%" in page and "three steps are enough" in page
+    led = ("# ", "## Scale small: ", "![", "**accuracy", "\n3 seeds;", "| contrast", "## Ask it again")
+    assert sorted(led, key=page.index) == [*led], "the figure and the sentence that decided come before the tables"
     assert f"\nworkbench study run {file.name}" in page, "there is no study of that name to run, but the file"
     assert "[Does the weight of further hops matter?](hops.md)" in (tmp_path / "index.md").read_text(encoding="utf-8")
 

@@ -122,6 +122,8 @@ def page(results: Results, source: str) -> str:
     lines = [
         "# A benchmark of methods",
         "",
+        "Here you can look up how often each method finds what is known to be there, and how often what is not.",
+        "",
         f"What {len(results.methods)} methods say of {sum(families.values())} models of {len(families)} families whose "
         f"mechanism is written into their weights. Made by `workbench bench report` from {source}, version "
         f"{results.version}, commit {', '.join(each[:12] for each in str(results.commit).split(', '))}.",

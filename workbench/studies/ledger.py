@@ -175,7 +175,8 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
     ]
     for one in results:
         source = "" if one.source is None else in_markdown(f"{one.source['paper']}, {one.source['place']}")
-        asked = f"[{in_markdown(one.question)}]({quote(one.name)}.md){_decided_by(one)}"
+        asked = f"[{in_markdown(one.question)}]({quote(one.name)}.md)"
+        asked += f"<br>{in_markdown(decided_by(one))}" if decided_by(one) else ""
         cells = [asked, source, in_markdown(one.scale), str(one.seeds)]
         cells.append(f"{in_short(one.verdict)}{_how_many_hold(one)}")
         if one.tuning is not None and one.tuning.stale:
@@ -192,11 +193,9 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _decided_by(one: Result) -> str:
-    """The first contrast whose verdict is that of the whole study, on a line of its own."""
-    return next(
-        (f"<br>{in_markdown(sentence(outcome))}" for outcome in one.outcomes if outcome.verdict is one.verdict), ""
-    )
+def decided_by(one: Result) -> str:
+    """The first contrast whose verdict is that of the whole study, in words; empty if there is none."""
+    return next((sentence(outcome) for outcome in one.outcomes if outcome.verdict is one.verdict), "")
 
 
 def _how_many_hold(one: Result) -> str:
@@ -217,28 +216,30 @@ def command(result: Result, study: Study) -> str:
 
 def study_page(results: Sequence[Result], pictures: Mapping[str, Sequence[str]], study: Study) -> str:
     """The page of one study, all its scales; `pictures` are the files of `NAME-SCALE`."""
-    first = results[0]
-    lines = [f"# {in_markdown(first.question)}", ""]
-    if first.source is not None:
-        lines += [in_markdown(f"{first.source['paper']}, {first.source['place']}."), ""]
-    lines += ["```bash", *(command(one, study) for one in results), "```", ""]
-    if study.runs_of is not None:
-        lines += [f"Its runs are those of {_code(study.runs_of)}, where there may be more seeds.", ""]
+    lines = [f"# {in_markdown(results[0].question)}", ""]
     for one in results:
         if study.file:  # a note of the papers' studies is Markdown
             one = replace(one, note=in_markdown(one.note))
         lines += _scale_section(one, pictures[f"{one.name}-{one.scale}"])
+    lines += ["## Ask it again", "", "```bash", *(command(one, study) for one in results), "```", ""]
+    if study.runs_of is not None:
+        lines += [f"Its runs are those of {_code(study.runs_of)}, where there may be more seeds.", ""]
     return "\n".join(lines)
 
 
 def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
+    """One scale: its verdict, the first figure and the sentence that decided, then the other figures and the tables."""
     made = one.made
-    about = f"{one.seeds} seeds; {made['date']}, commit {made['commit'] or 'unknown'}, workbench {made['workbench']}"
+    source = "" if one.source is None else f"{one.source['paper']}, {one.source['place']}; "
+    about = f"{source}{one.seeds} seeds; {made['date']}, commit {made['commit'] or 'unknown'}, "
+    about += f"workbench {made['workbench']}"
     if "minutes" in made:
         about += f"; its runs, several at a time, trained for {made['minutes']:.0f} min in all"
     lines = [f"## Scale {in_markdown(one.scale)}: {one.verdict.value}", ""]
-    for picture in pictures:
-        lines += [f"![{in_markdown(one.question)}]({quote(picture)})", ""]
+    drawn = [[f"![{in_markdown(one.question)}]({quote(picture)})", ""] for picture in pictures]
+    decisive = [f"**{in_markdown(decided_by(one))}**", ""] if decided_by(one) else []
+    for part in (*drawn[:1], decisive, *drawn[1:]):
+        lines += part
     lines += [in_markdown(f"{about}."), ""]
     if one.outcomes:
         lines += ["| contrast, with its 95 % interval over seeds | verdict |", "| --- | --- |"]

@@ -12,7 +12,7 @@ from workbench.judgement.contrast import ContrastKind, Group, Outcome, Verdict
 from workbench.judgement.words.studies import sentence
 from workbench.measurement.numbers import number, with_interval
 from workbench.measurement.places import place_in_words
-from workbench.studies.ledger import command
+from workbench.studies.ledger import command, decided_by
 from workbench.studies.result import Result
 from workbench.studies.study import Study
 from workbench.util.html_file import in_html
@@ -65,7 +65,6 @@ def _kind(verdict: Verdict | None) -> str:
 
 def _article(one: Result, study: Study) -> str:
     """A study: its question and verdict, what decided, then every contrast with its plot, and how it was made."""
-    decisive = next((sentence(outcome) for outcome in one.outcomes if outcome.verdict is one.verdict), "")
     source = "" if one.source is None else f"{one.source['paper']}, {one.source['place']}; "
     about = f"{source}scale {one.scale}, {one.seeds} seeds, made on {one.made['date']}"
     plots = "".join(
@@ -74,7 +73,7 @@ def _article(one: Result, study: Study) -> str:
     verdict = f'<span class="verdict">{one.verdict}</span> <small>{in_html(one.scale)}, {one.seeds} seeds</small>'
     return (
         f'<article class="{_kind(one.verdict)}"><details><summary><h2>{in_html(one.question)}</h2>{verdict}'
-        f'<p>{in_html(decisive)}</p></summary><p class="quiet">{in_html(about)}. '
+        f'<p>{in_html(decided_by(one))}</p></summary><p class="quiet">{in_html(about)}. '
         f"<code>{in_html(command(one, study))}</code></p>{plots}{_differs(one)}</details></article>"
     )
 
