@@ -6,7 +6,6 @@ python -m tests.notebook_pictures       # adds those that are missing
 from __future__ import annotations
 
 import base64
-import io
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,13 +14,12 @@ from typing import Any
 
 import nbformat
 import plotly.graph_objects as go
-from PIL import Image
 
-from workbench.figures.pictures import write_pictures
+from workbench.figures.pictures import in_few_colours, write_pictures
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 PLOTLY, PNG = "application/vnd.plotly.v1+json", "image/png"
-WIDTH, SHARP, COLOURS = 900, 1.5, 96
+WIDTH, SHARP = 900, 1.5
 
 
 def figures(notebook: Any) -> Iterator[Any]:
@@ -42,16 +40,10 @@ def add_pictures(path: Path) -> int:
             files = [Path(folder) / f"{number}.png" for number in range(len(drawn))]
             write_pictures(drawn, files, width=WIDTH, scale=SHARP)
             for output, file in zip(missing, files, strict=True):
-                output.data[PNG] = base64.b64encode(small(file)).decode()
+                in_few_colours(file)
+                output.data[PNG] = base64.b64encode(file.read_bytes()).decode()
         nbformat.write(notebook, path)
     return len(missing)
-
-
-def small(file: Path) -> bytes:
-    """A picture with few colours, which is all that a plot has: a quarter of the size."""
-    held = io.BytesIO()
-    Image.open(file).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(held, "PNG", optimize=True)
-    return held.getvalue()
 
 
 if __name__ == "__main__":
