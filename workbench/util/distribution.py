@@ -11,7 +11,16 @@ from pathlib import Path
 
 DISTRIBUTION = "interp-workbench"
 STRANGER = "workbench"  # another project's distribution, whose package has our package's name
-EXTRAS = {"streamlit": "explorer", "jupyterlab": "notebooks", "kaleido": "export", "gguf": "gguf", "ray": "ray"}
+EXTRAS = {
+    "streamlit": "explorer",
+    "jupyterlab": "notebooks",
+    "kaleido": "export",
+    "PIL": "export",
+    "gguf": "gguf",
+    "ray": "ray",
+    "tensorboard": "tracking",
+    "trackio": "tracking",
+}
 """Library -> the extra that brings it."""
 
 
