@@ -6,7 +6,7 @@ ARGS ?=
 OUT ?= studies/archives
 WHEELS ?= wheels
 
-.PHONY: demo test test-slow test-seconds golden lint docs tutorial pictures bars bench coverage false-alarms explore screenshots notebooks studies gpu wheels zoo lab clean
+.PHONY: demo test test-slow test-seconds golden lint docs release-check tutorial pictures bars bench coverage false-alarms explore screenshots notebooks studies gpu wheels zoo lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -39,6 +39,10 @@ golden: .venv/installed
 # The site of the documentation, in site/; a warning, such as a link that leads nowhere, is a failure.
 docs: .venv/docs
 	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Whether this commit can be released: built, and tried in fresh environments; PYTHONS="3.12 /path/of/python" says with which.
+release-check:
+	$(PYTHON) -m tests.release $(if $(PYTHONS),--pythons $(PYTHONS))
 
 # The output of every command of the tutorial anew: three minutes.
 tutorial: .venv/installed
