@@ -1,6 +1,6 @@
 """Pictures beside the figures of the stored notebooks, for viewers that run no JavaScript, such as a repository's page.
 
-python -m tests.notebook_pictures       # adds those that are missing
+python -m tests.notebook_pictures       # adds those that are missing, and takes out what changes with every run
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ def figures(notebook: Any) -> Iterator[Any]:
 def add_pictures(path: Path) -> int:
     """Draw every figure of a notebook that has no picture yet. Returns how many there were."""
     notebook = nbformat.read(path, as_version=4)
+    for number, cell in enumerate(notebook.cells):  # their names are random, and code has the time when it ran
+        cell.id = f"cell-{number}"
+        cell.metadata.pop("execution", None)
     missing = [output for output in figures(notebook) if PNG not in output.data]
     if missing:
         drawn = [go.Figure({key: output.data[PLOTLY][key] for key in ("data", "layout")}) for output in missing]
@@ -42,7 +45,7 @@ def add_pictures(path: Path) -> int:
             for output, file in zip(missing, files, strict=True):
                 in_few_colours(file)
                 output.data[PNG] = base64.b64encode(file.read_bytes()).decode()
-        nbformat.write(notebook, path)
+    nbformat.write(notebook, path)
     return len(missing)
 
 

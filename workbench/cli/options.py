@@ -104,7 +104,7 @@ def add_quiet(parser: ArgumentParser) -> None:
 
 def add_track(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--track", metavar="TRACKER", help="log for one more: tensorboard (in the run folder) or trackio (by folder)"
+        "--track", metavar="TRACKER", help="log for a tracker too: tensorboard (in the run folder) or trackio"
     )
 
 
