@@ -29,13 +29,15 @@ ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
 MOST = 15_000_000  # bytes of the wheel
 UV = shutil.which("uv")
-SMALL = ["--steps", "20", "--eval_size", "32", "--batch_size", "16", "--quiet"]
+FAILED = "FAILED"
+SMALL = ["--steps", "20", "--task.n", "16", "--task.k", "4", "--eval_size", "32", "--batch_size", "16", "--quiet"]
+FEW = ["--n", "16", "--only", "accuracy", "entropy", "--out", "report", "--quiet"]
 COMMANDS: dict[str, list[str]] = {
     "version": ["--version"],
     "list": ["list", "presets"],
     "train": ["train", "chain-chacal", "--out", "runs/chacal", *SMALL],
     "stack": ["train", "chain-standard", "--out", "runs/standard", "--seeds", "2", *SMALL],
-    "inspect": ["inspect", "runs/chacal", "runs/standard/seed-0", "--n", "16", "--out", "report", "--quiet"],
+    "inspect": ["inspect", "runs/chacal", "runs/standard/seed-0", *FEW],
     "runs": ["runs", "--root", "runs"],
     "check": ["check", "runs/chacal", "--quiet"],
 }
@@ -183,7 +185,7 @@ def tried(python: str, wheel: Path, folder: Path) -> dict[str, str]:
             do()
         except (ReleaseError, OSError, StopIteration) as error:
             say(f"{python}, {name}: {error}")
-            return row | {name: "FAILED"}
+            return row | {name: FAILED}
         row[name] = f"{time.monotonic() - began:.0f} s"
     return row
 
@@ -212,15 +214,14 @@ def main() -> int:
         say("\n".join(f"{megabytes(one.stat().st_size):>9}  {one.name}" for one in (sdist, wheel)))
         say("\n".join(largest(wheel)))
         check_wheel(wheel)
-        rows = {}
+        columns, failed = ["install", *COMMANDS, "explore"], not pythons
+        say("".join(f"{name:>9}" for name in ["Python", *columns]))
         for version, python in pythons.items():
             with TemporaryDirectory(prefix="python-", dir=place) as folder:
-                rows[version] = tried(python, wheel, Path(folder))
-    columns = ["install", *COMMANDS, "explore"]
-    say("\t".join(["Python", *columns]))
-    for version, row in rows.items():
-        say("\t".join([version, *(row.get(column, "–") for column in columns)]))
-    return 0 if rows and all("FAILED" not in row.values() for row in rows.values()) else 1
+                row = tried(python, wheel, Path(folder))
+            say("".join(f"{cell:>9}" for cell in [version, *(row.get(column, "–") for column in columns)]))
+            failed = failed or FAILED in row.values()
+    return int(failed)
 
 
 if __name__ == "__main__":
