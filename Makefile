@@ -6,7 +6,7 @@ ARGS ?=
 OUT ?= studies/archives
 WHEELS ?= wheels
 
-.PHONY: demo test test-slow test-seconds golden lint docs tutorial pictures bars bench coverage false-alarms explore screenshots notebooks studies gpu wheels zoo lab clean
+.PHONY: demo test test-slow test-seconds golden lint docs release-check tutorial pictures bars bench coverage false-alarms explore screenshots notebooks studies gpu wheels zoo lab clean
 .DELETE_ON_ERROR:
 
 demo: .venv/installed
@@ -40,6 +40,10 @@ golden: .venv/installed
 docs: .venv/docs
 	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# Whether this commit can be released: built, and tried in fresh environments; PYTHONS="3.12 /path/of/python" says with which.
+release-check:
+	$(PYTHON) -m tests.release $(if $(PYTHONS),--pythons $(PYTHONS))
+
 # The output of every command of the tutorials anew: four minutes; ARGS=real-model: that of the page on one, half an hour.
 tutorial: .venv/installed
 	$(BIN)/python -m tests.docs.tutorial --write $(ARGS)
@@ -66,9 +70,9 @@ coverage: .venv/installed
 	$(BIN)/python -m tests.measurement.coverage --write
 	$(BIN)/python -m tests.judgement.simulation --write
 
-# The pictures of docs/explorer, of the runs that come along: about five minutes.
+# The pictures of docs/explorer, of the runs that come along: about two minutes; ARGS=--all makes every theme and width.
 screenshots: .venv/installed
-	$(BIN)/python -m tests.app.screenshots --out docs/explorer
+	$(BIN)/python -m tests.app.screenshots --out docs/explorer $(ARGS)
 
 explore: .venv/installed
 	mkdir -p demo

@@ -1,12 +1,11 @@
 """Pictures beside the figures of the stored notebooks, for viewers that run no JavaScript, such as a repository's page.
 
-python -m tests.notebook_pictures       # adds those that are missing
+python -m tests.notebook_pictures       # adds those that are missing, and takes out what changes with every run
 """
 
 from __future__ import annotations
 
 import base64
-import io
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,13 +14,12 @@ from typing import Any
 
 import nbformat
 import plotly.graph_objects as go
-from PIL import Image
 
-from workbench.figures.pictures import write_pictures
+from workbench.figures.pictures import in_few_colours, write_pictures
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 PLOTLY, PNG = "application/vnd.plotly.v1+json", "image/png"
-WIDTH, SHARP, COLOURS = 900, 1.5, 96
+WIDTH, SHARP = 900, 1.5
 
 
 def figures(notebook: Any) -> Iterator[Any]:
@@ -33,6 +31,9 @@ def figures(notebook: Any) -> Iterator[Any]:
 def add_pictures(path: Path) -> int:
     """Draw every figure of a notebook that has no picture yet. Returns how many there were."""
     notebook = nbformat.read(path, as_version=4)
+    for number, cell in enumerate(notebook.cells):  # their names are random, and code has the time when it ran
+        cell.id = f"cell-{number}"
+        cell.metadata.pop("execution", None)
     missing = [output for output in figures(notebook) if PNG not in output.data]
     if missing:
         drawn = [go.Figure({key: output.data[PLOTLY][key] for key in ("data", "layout")}) for output in missing]
@@ -42,16 +43,10 @@ def add_pictures(path: Path) -> int:
             files = [Path(folder) / f"{number}.png" for number in range(len(drawn))]
             write_pictures(drawn, files, width=WIDTH, scale=SHARP)
             for output, file in zip(missing, files, strict=True):
-                output.data[PNG] = base64.b64encode(small(file)).decode()
-        nbformat.write(notebook, path)
+                in_few_colours(file)
+                output.data[PNG] = base64.b64encode(file.read_bytes()).decode()
+    nbformat.write(notebook, path)
     return len(missing)
-
-
-def small(file: Path) -> bytes:
-    """A picture with few colours, which is all that a plot has: a quarter of the size."""
-    held = io.BytesIO()
-    Image.open(file).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(held, "PNG", optimize=True)
-    return held.getvalue()
 
 
 if __name__ == "__main__":

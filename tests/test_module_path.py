@@ -77,7 +77,7 @@ def test_no_command_imports_from_the_current_folder(trapped: Path) -> None:
     run(trapped, "train", preset, "--out", "one", "--workers", "2", *quick)
     run(trapped, "train", preset, "--out", "two", *quick, first=module)
     run(trapped, "train", preset, "--out", "three", *quick, first=torchrun)
-    run(trapped, "train", preset, "--out", "four", "--seeds", "2", "--tensorboard", *quick)
+    run(trapped, "train", preset, "--out", "four", "--seeds", "2", "--track", "tensorboard", *quick)
     run(trapped, "resume", "one", "--quiet")
     run(trapped, "sweep", "sweep.toml", "--out", "swept", "--quiet", first=module)
     run(trapped, "sweep", "sweep.toml", "--out", "elsewhere", "--ray", "local", "--quiet")

@@ -35,6 +35,13 @@ def test_notebooks_show_their_output_and_no_error(source: Path) -> None:
 
 
 @each_notebook
+def test_notebooks_hold_nothing_that_changes_with_every_run(source: Path) -> None:
+    cells = nbformat.read(source.with_suffix(".ipynb"), as_version=4).cells
+    assert [cell.id for cell in cells] == [f"cell-{number}" for number in range(len(cells))]
+    assert not [cell.metadata for cell in cells if "execution" in cell.metadata]
+
+
+@each_notebook
 def test_every_figure_has_a_picture_for_viewers_without_javascript(source: Path) -> None:
     """As a repository's page is one: `make notebooks` draws it beside the figure."""
     shown = list(figures(nbformat.read(source.with_suffix(".ipynb"), as_version=4)))

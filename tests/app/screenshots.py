@@ -1,6 +1,7 @@
-"""Pictures of every page of the explorer, light and dark, 1280 and 1920 pixels wide.
+"""Pictures of every page of the explorer: light and 1280 pixels wide, as the docs have them.
 
 python -m tests.app.screenshots --out docs/explorer
+python -m tests.app.screenshots --out docs/explorer --all      # dark and 1920 pixels wide, too
 
 Of the runs that come with the workbench, as everyone sees them who opens the explorer on an empty folder.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import io
 import re
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,6 +39,8 @@ QUERIES = {
 """Page -> its address, where it shows most with a run or a setting of its own."""
 
 TALLEST = 3200
+WIDTHS, THEMES = (1280, 1920), ("light", "dark")
+KEPT = {"canvas": THEMES}  # page -> the themes in which the docs show it; the others are light
 
 
 def taken(page: Any, width: int) -> Image.Image:
@@ -64,18 +68,19 @@ def of_few_colours(whole: Image.Image) -> Image.Image:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--all", action="store_true", help="every theme and width, not those of the docs alone")
     parser.add_argument("--only", nargs="*", default=list(PAGES), choices=list(PAGES))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as empty, started(Path("runs"), cwd=empty) as (_, opened), browsing() as browser:
         address = opened.split("/?")[0]
         for name in options.only:
-            for width in (1280, 1920):
-                for theme in ("light", "dark"):
-                    page = open_page(browser, f"{address}/{QUERIES.get(name, name)}", width=width, dark=theme == "dark")
-                    picture = of_few_colours(taken(page, width).convert("RGB"))
-                    picture.save(options.out / f"{name}-{theme}-{width}.png", optimize=True)
-                    page.context.close()
+            themes, widths = (THEMES, WIDTHS) if options.all else (KEPT.get(name, THEMES[:1]), WIDTHS[:1])
+            for theme, width in product(themes, widths):
+                page = open_page(browser, f"{address}/{QUERIES.get(name, name)}", width=width, dark=theme == "dark")
+                picture = of_few_colours(taken(page, width).convert("RGB"))
+                picture.save(options.out / f"{name}-{theme}-{width}.png", optimize=True)
+                page.context.close()
 
 
 if __name__ == "__main__":

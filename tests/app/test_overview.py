@@ -105,7 +105,7 @@ def test_in_the_zoo_each_question_finds_the_run_that_it_is_about(
     found = {name: every_link(explorer)[question.asks] for name, question in QUESTIONS.items()}
     assert {name: query["run"] for name, query in found.items()} == {
         "pointers": ["chain-chacal"],
-        "delimiter": ["sort-hints"],
+        "delimiter": ["sort-plain"],
         "collapse": ["multiply-vanilla"],
     }
     assert found["collapse"]["overlay"] == ["multiply-seqvcr"]

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from harness import GROWTH
 from plotly.subplots import make_subplots
 
+from workbench.figures.pictures import in_few_colours
 from workbench.figures.style import BLUE, GREEN, ORANGE, PURPLE
 
 COLUMNS = 3
@@ -69,3 +70,4 @@ def figure() -> go.Figure:
 
 if __name__ == "__main__":
     figure().write_image(GROWTH.with_suffix(".png"), scale=1.5)
+    in_few_colours(GROWTH.with_suffix(".png"))

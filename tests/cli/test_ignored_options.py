@@ -38,7 +38,7 @@ from workbench.cli import main
         ("finetune M --task sorting --out o --task.name lis", "--task is given, and --task.name too"),
         ("finetune M --text F --out o --seq-vcr 1 --seq_vcr.layer 2", "--seq-vcr is given, and --seq_vcr.layer too"),
         ("finetune M --text F --out o --attention standard --attention.variant chacal", "--attention is given, and"),
-        ("resume folder --tensorboard", "--tensorboard is of runs that `workbench train` makes"),
+        ("resume folder --track tensorboard", "--track is of runs that `workbench train` makes"),
     ],
 )
 def test_an_option_that_would_be_passed_over_is_refused(

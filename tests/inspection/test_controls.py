@@ -24,7 +24,7 @@ from workbench.tasks import own_sequences
 ZOO = Path(__file__).parents[2] / "app" / "zoo"
 
 
-@pytest.mark.parametrize(("name", "void"), [("multiply-pause", True), ("chain-chacal", False), ("sort-plain", False)])
+@pytest.mark.parametrize(("name", "void"), [("multiply-vanilla", True), ("chain-chacal", False), ("sort-plain", False)])
 def test_shuffled_truth_is_no_control_where_every_example_has_the_same(name: str, void: bool) -> None:
     """All products of two numbers of two digits have the same edges; chains have not."""
     result = inspect_run(load_run(ZOO / name), n=8, seed=0, only=["gold_mass"], causal=False)["gold_mass"]
@@ -45,7 +45,7 @@ def test_what_was_hit_as_often_by_chance_stays_a_control() -> None:
 
 def test_untrained_models_see_as_many_sequences_as_a_batch_of_the_model() -> None:
     """A claim scored against means of its batch is found more rarely in a smaller one."""
-    result = inspect_run(load_run(ZOO / "multiply-pause"), n=64, seed=0, only=["carry"], causal=False)["carry"]
+    result = inspect_run(load_run(ZOO / "multiply-vanilla"), n=64, seed=0, only=["carry"], causal=False)["carry"]
     assert result.controls["untrained"].examples.values.shape[-1] == result.examples.values.shape[-1] > 50
 
 

@@ -267,7 +267,7 @@ def test_every_run_records_what_it_was_made_with_and_what_it_cost(tmp_path: Path
 
 def test_tensorboard_gets_what_is_logged(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    run = trained(tmp_path / "run", tensorboard=True)
+    run = trained(tmp_path / "run", track="tensorboard")
     events = accumulator.EventAccumulator(str(run.path / "tensorboard"))
     events.Reload()
     losses = run.metrics()["loss"]

@@ -40,7 +40,7 @@ from workbench.cli import (
 from workbench.cli.fields import parse_fields
 from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, PATH_ERRORS, UNREAD, complain, path_error, warn
 from workbench.cli.parser import Parser
-from workbench.util.distribution import mixed_up
+from workbench.util.distribution import mixed_up, version
 from workbench.util.messages import Notice
 from workbench.util.plugins import load_plugins
 from workbench.util.progress import interrupted, shown
@@ -84,6 +84,7 @@ def make_parser() -> Parser:
     parser = Parser(
         prog="workbench", description="Train small transformers on algorithmic tasks, then see how they do it."
     )
+    parser.add_argument("--version", action="version", version=f"workbench {version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="name")
     for name, command in COMMANDS.items():
         command.add(commands, name)

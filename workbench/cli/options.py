@@ -102,8 +102,10 @@ def add_quiet(parser: ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
 
-def add_tensorboard(parser: ArgumentParser) -> None:
-    parser.add_argument("--tensorboard", action="store_true", help="log for TensorBoard too, in the run folder")
+def add_track(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--track", metavar="TRACKER", help="log for a tracker too: tensorboard (in the run folder) or trackio"
+    )
 
 
 def refuse(options: Namespace, names: Iterable[str], reason: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from workbench.cli.finetune import say_finetuned
-from workbench.cli.options import add_quiet, add_run, add_tensorboard, refuse
+from workbench.cli.options import add_quiet, add_run, add_track, refuse
 from workbench.cli.output import say
 from workbench.cli.parser import Commands, add_command
 from workbench.cli.training_result import say_trained
@@ -14,7 +14,7 @@ from workbench.cli.training_result import say_trained
 def add(commands: Commands, name: str) -> None:
     parser = add_command(commands, name, run, summary="go on training a run that was stopped or killed")
     add_run(parser, "the run folder; of --seeds, the folder of all; or one that `workbench finetune` writes")
-    add_tensorboard(parser)
+    add_track(parser)
     add_quiet(parser)
 
 
@@ -25,9 +25,9 @@ def run(options: argparse.Namespace, _: list[str]) -> int:
     from workbench.training.resume_any import resume
 
     if (options.run / FINETUNE).is_file():
-        refuse(options, ("tensorboard",), "is of runs that `workbench train` makes; leave it out")
+        refuse(options, ("track",), "is of runs that `workbench train` makes; leave it out")
     was_finished = (options.run / WEIGHTS).is_file()
-    resumed = resume(options.run, progress=not options.quiet, tensorboard=options.tensorboard)
+    resumed = resume(options.run, progress=not options.quiet, track=options.track)
     if isinstance(resumed, Finetuned):
         return say_finetuned(resumed)
     if isinstance(resumed, list):

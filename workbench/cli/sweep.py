@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workbench.cli.options import add_out, add_quiet, add_workers
+from workbench.cli.options import add_out, add_quiet, add_track, add_workers
 from workbench.cli.output import FAILED, INTERRUPTED, complain, say
 from workbench.cli.parser import Commands, add_command
 
@@ -25,6 +25,7 @@ def add(commands: Commands, name: str) -> None:
     add_workers(parser, "runs that train at a time (default: one a core)")
     parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster: host:port, auto, or local")
     parser.add_argument("--dry-run", action="store_true", help="say what there is to train, and train nothing")
+    add_track(parser)
     add_quiet(parser)
 
 
@@ -38,7 +39,8 @@ def run(options: argparse.Namespace, _: list[str]) -> int:
         for planned in results(survey(read_plan(options.file), out)).itertuples():
             say(f"{planned.status:10}  step {planned.step}/{planned.steps}  {out / planned.run}")
         return 0
-    frame = sweep(options.file, out, workers=options.workers, ray=options.ray, progress=not options.quiet)
+    how = {"workers": options.workers, "ray": options.ray, "track": options.track, "progress": not options.quiet}
+    frame = sweep(options.file, out, **how)
     finished, failed = (frame[frame["status"] == status] for status in ("finished", "failed"))
     say(f"{len(finished)} of {len(frame)} runs are finished; figures of all: {out / 'results.parquet'}")
     if len(finished) + len(failed) < len(frame):

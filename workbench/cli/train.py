@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from workbench.cli.fields import parse_fields
-from workbench.cli.options import add_new_run, add_quiet, add_tensorboard
+from workbench.cli.options import add_new_run, add_quiet, add_track
 from workbench.cli.parser import Commands, add_command
 from workbench.cli.training_result import say_trained
 
@@ -35,7 +35,7 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument("--task", metavar="NAME", help="this task; `workbench list tasks` shows them")
     add_new_run(parser)
     parser.add_argument("--seeds", type=int, metavar="N", help="N seeds at once as a stack: run folders DIR/seed-0 …")
-    add_tensorboard(parser)
+    add_track(parser)
     add_quiet(parser)
 
 
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> int:
     from workbench.training import train, train_seeds
 
     config = _config(options, parse_fields(fields))
-    shown = {"progress": not options.quiet, "tensorboard": options.tensorboard}
+    shown = {"progress": not options.quiet, "track": options.track}
     if options.seeds is None:
         return say_trained([train(config, options.out, **shown)])
     return say_trained(train_seeds(config, options.out, options.seeds, **shown), options.out)

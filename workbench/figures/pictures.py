@@ -14,6 +14,7 @@ import plotly.io
 from workbench.util.distribution import needs
 
 WIDTH, HEIGHT = 700, 500  # pixels of a layout that says nothing: Plotly's own
+COLOURS = 96  # of a picture that is kept small
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk or quota
 
 
@@ -65,3 +66,17 @@ def write_pictures(
             f"pictures are drawn by Chrome or Chromium, which could not be started ({error}); install it (figures as "
             "HTML need none)"
         ) from None
+
+
+def in_few_colours(path: Path) -> None:
+    """Write a PNG anew with few colours, which is all that a plot of lines and bars has: a quarter of the size.
+
+    Raises:
+        ValueError: if Pillow is missing.
+    """
+    needs("PIL", "a picture in few colours")
+    from PIL import Image
+
+    with Image.open(path) as whole:
+        small = whole.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    small.save(path, "PNG", optimize=True)

@@ -91,7 +91,7 @@ def write_ledger(results: Sequence[Result], path: Path) -> None:
 
 def _write_pictures(figures: Mapping[str, Figure], results: Sequence[Result], out: Path) -> None:
     """The ledger, which says which files are written here, and then the pictures."""
-    from workbench.figures.pictures import write_pictures
+    from workbench.figures.pictures import in_few_colours, write_pictures
 
     for figure in figures.values():
         figure.update_layout(template="plotly_white", paper_bgcolor="white")
@@ -99,6 +99,7 @@ def _write_pictures(figures: Mapping[str, Figure], results: Sequence[Result], ou
         write_pictures(list(figures.values()), [Path(place, name) for name in figures], width=WIDTH, scale=PIXELS)
         write_ledger(results, out / LEDGER)
         for name in figures:
+            in_few_colours(Path(place, name))
             Path(place, name).replace(out / name)
 
 

@@ -39,7 +39,7 @@ def train(
     out: str | Path,
     *,
     progress: bool = True,
-    tensorboard: bool = False,
+    track: str | None = None,
     **overrides: Any,
 ) -> Run:
     """Train one model and write its run folder.
@@ -52,7 +52,7 @@ def train(
         config: a preset's name or a whole config (a `RunConfig`, or its fields).
         out: the run folder to make; it must not exist yet, or be empty.
         progress: show a progress bar on standard error.
-        tensorboard: write what is logged for TensorBoard too, under `tensorboard` in the run folder.
+        track: log for this one too: "tensorboard", in the run folder, or "trackio" (`training.trackers`).
         overrides: fields that replace the preset's or config's, nested with mappings:
             `steps=100, task={"n": 32}, model={"n_layers": 2}`.
 
@@ -62,7 +62,7 @@ def train(
     """
     config = preset_config(config, overrides)
     processes = Processes.started(config.device)
-    member = TrainingRun(config, Path(out), processes, tensorboard)
+    member = TrainingRun(config, Path(out), processes, track)
     train_new(member, progress)
     return member.opened()
 
@@ -83,7 +83,7 @@ def only_trainers(path: Path, processes: Processes) -> Iterator[None]:
     processes.wait()
 
 
-def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False) -> Run:
+def resume(path: str | Path, *, progress: bool = True, track: str | None = None) -> Run:
     """Go on training a run that was stopped or killed, from its last whole state.
 
     On the same device, with the same number of threads and processes, the weights at the end are bit for bit those of a
@@ -92,7 +92,7 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
     Args:
         path: the run folder.
         progress: show a progress bar on standard error.
-        tensorboard: as `train`.
+        track: as `train`.
 
     Raises:
         ValueError: if there is no run, its config or states do not fit, or another process is training it.
@@ -108,7 +108,7 @@ def resume(path: str | Path, *, progress: bool = True, tensorboard: bool = False
         if not processes.do(lambda: _lock_unfinished(run, lock)):
             return run
         state, problems = processes.do(lambda: _last_fitting(run))
-        member = TrainingRun(run.config, run.path, processes, tensorboard)
+        member = TrainingRun(run.config, run.path, processes, track)
         if state is not None:
             member.learner.restore(state)
         train_alone(member, progress, problems, resumed=True)

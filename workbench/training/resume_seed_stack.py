@@ -48,14 +48,14 @@ def _stack_of(path: Path) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def resume_seeds(path: str | Path, *, progress: bool = True, tensorboard: bool = False) -> list[Run]:
+def resume_seeds(path: str | Path, *, progress: bool = True, track: str | None = None) -> list[Run]:
     """Go on training a stack of seeds together, from the last step of which all of them have a state.
 
     On the same device, with the same number of threads, each run ends bit for bit as in a stack that never stopped.
 
     Args:
         path: the folder that `train_seeds` filled.
-        progress, tensorboard: as for `train_seeds`.
+        progress, track: as for `train_seeds`.
 
     Raises:
         ValueError: if there is no such stack, its runs do not belong together, or another process is training one.
@@ -67,7 +67,7 @@ def resume_seeds(path: str | Path, *, progress: bool = True, tensorboard: bool =
         raise ValueError(f"there is no stack of seeds to go on with in {path}")
     configs = _configs(path, seeds)
     processes = Processes.alone(configs[0].device)
-    members = [TrainingRun(config, path / f"seed-{config.seed}", processes, tensorboard) for config in configs]
+    members = [TrainingRun(config, path / f"seed-{config.seed}", processes, track) for config in configs]
     with ExitStack() as locks:
         for member in members:
             if not (member.path / runs.CONFIG).is_file():  # a kill before the first step left it unmade

@@ -34,7 +34,7 @@ def train_seeds(
     seeds: int | Sequence[int],
     *,
     progress: bool = True,
-    tensorboard: bool = False,
+    track: str | None = None,
     **overrides: Any,
 ) -> list[Run]:
     """Train one model from many seeds at once, each into a run folder `out/seed-N` of its own.
@@ -47,7 +47,7 @@ def train_seeds(
         config: as for `train`.
         out: the folder in which the run folders are made.
         seeds: the seeds, or their number, counted from the config's seed.
-        progress, tensorboard, overrides: as for `train`.
+        progress, track, overrides: as for `train`.
 
     Raises:
         ValueError: as `train`, or if the runs cannot be stacked; nothing is written then.
@@ -58,7 +58,7 @@ def train_seeds(
     _check_stackable(config, seeds)
     processes = Processes.alone(config.device)
     configs = [config.model_copy(update={"seed": seed}) for seed in seeds]
-    members = [TrainingRun(each, Path(out) / f"seed-{each.seed}", processes, tensorboard) for each in configs]
+    members = [TrainingRun(each, Path(out) / f"seed-{each.seed}", processes, track) for each in configs]
     _check_places(Path(out), members)
     with ExitStack() as locks:
         for member in members:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -24,6 +24,7 @@ from workbench.training.hint_mixing import Batches, sizes
 from workbench.training.optimizer_step import Step
 from workbench.training.optimizers import make_optimizer
 from workbench.training.state import Figures, Learner, TrainingError, forget_states
+from workbench.training.trackers import Tracker, tracker
 from workbench.training.trained import Trained
 from workbench.training.training_set import memory_of_sets
 from workbench.util.memory import check_memory
@@ -35,8 +36,8 @@ class TrainingRun(Trained):
 
     config: RunConfig
 
-    def __init__(self, config: RunConfig, path: Path, processes: Processes, tensorboard: bool = False) -> None:
-        """Raises ValueError if the config cannot be trained on this machine, or by so many processes."""
+    def __init__(self, config: RunConfig, path: Path, processes: Processes, track: str | None = None) -> None:
+        """Raises ValueError if the config cannot be trained on this machine, or by so many processes; as `tracker`."""
         super().__init__(config, path, processes)
         easier, self.task = config.curriculum_tasks(), config.make_task()
         self._check_size(max(task.n_ctx for task in (self.task, *easier)))
@@ -44,10 +45,7 @@ class TrainingRun(Trained):
         self._check_shares()
         self._check_room()
         self.evaluation = Evaluation(self.task, config)
-        self.board = path / "tensorboard" if tensorboard and processes.main else None
-        self.writer: Any = None
-        if tensorboard:
-            _writer_class()
+        self.track, self.tracker = tracker(track), cast(Tracker | None, None)
         self.target: Mapping[str, Any] | None = None
 
     def _check_size(self, longest: int) -> None:
@@ -101,15 +99,15 @@ class TrainingRun(Trained):
         """Open the log within this context; where checkpoints are kept, the untrained model is the first."""
         with _float32_products(self.config.precision), super().begin(problems, resumed):
             step = self.learner.step
-            if self.board is not None:
-                self.writer = _writer_class()(str(self.board), purge_step=step + 1 if resumed else None)
+            if self.track is not None and self.processes.main:
+                self.tracker = self.track(self.path, self.config, step if resumed else None)
             if step == 0 and self.config.keeps_checkpoint(0):
                 self._checkpoint()
             try:
                 yield
             finally:
-                if self.writer is not None:
-                    self.writer.close()
+                if self.tracker is not None:
+                    self.tracker.close()
 
     def batches(self) -> Iterator[Batches]:
         return training_batches(self.task, self.config, self.learner.step, lambda: self.learner.passed)
@@ -127,8 +125,8 @@ class TrainingRun(Trained):
         if self.config.train_size is not None:
             row["epoch"] = round(self.learner.step * self.config.batch_size / self.config.train_size, 4)
         super().write_row(row)
-        for name, value in row.items() if self.writer is not None else ():
-            self.writer.add_scalar(name, value, self.learner.step)
+        if self.tracker is not None:
+            self.tracker.log(row, self.learner.step)
 
     def evaluate(self) -> dict[str, float]:
         """The figures of an evaluation, by which a run may have reached its target or passed a level."""
@@ -220,12 +218,3 @@ def _peak_megabytes(device: torch.device) -> float:
         return torch.cuda.max_memory_allocated(device) / 1e6
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
-
-
-def _writer_class() -> Any:
-    """TensorBoard's writer. Raises ValueError if TensorBoard is not installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ValueError("there is no TensorBoard; `pip install tensorboard`, or leave --tensorboard out") from None
-    return SummaryWriter

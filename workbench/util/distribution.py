@@ -15,9 +15,12 @@ EXTRAS = {
     "streamlit": "explorer",
     "jupyterlab": "notebooks",
     "kaleido": "export",
+    "PIL": "export",
     "gguf": "gguf",
     "ray": "ray",
     "mcp": "mcp",
+    "tensorboard": "tracking",
+    "trackio": "tracking",
 }
 """Library -> the extra that brings it."""
 

@@ -17,6 +17,7 @@ from workbench.training.sweeps.jobs import results, survey, write_results
 from workbench.training.sweeps.local import Workers, at_a_time
 from workbench.training.sweeps.plan import RETRIES, Plan, read_plan
 from workbench.training.sweeps.progress import Board
+from workbench.training.trackers import tracker
 from workbench.util.files import check_can_make
 from workbench.util.lookup import check_name
 
@@ -32,6 +33,7 @@ def sweep(
     *,
     workers: int | None = None,
     ray: str | None = None,
+    track: str | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
     """Train every run of a sweep that is not finished, and write `results.parquet` beside the run folders.
@@ -45,6 +47,7 @@ def sweep(
         workers: runs that train at the same time, one core each; by default one a core.
         ray: the address of a Ray cluster to train on instead: host:port, "auto" for the one that runs here, or "local"
             for one of its own. A run takes one CPU, and a GPU if its `device` is "cuda".
+        track: as of `train`; on this machine alone.
         progress: show progress on standard error.
 
     Returns:
@@ -54,9 +57,10 @@ def sweep(
         ValueError: if the file or any of its runs is wrong, or a folder holds another run; nothing is written then.
     """
     out, plan = output_folder(source, out), read_plan(source)
+    tracker(track)  # raises if there is none
     jobs = survey(plan, out)
     keep = partial(write_results, jobs, out)
-    train_all(jobs, out, retries=plan.retries, workers=workers, ray=ray, progress=progress, keep=keep)
+    train_all(jobs, out, retries=plan.retries, workers=workers, ray=ray, track=track, progress=progress, keep=keep)
     return results(jobs)
 
 
@@ -67,6 +71,7 @@ def train_all(
     retries: int = RETRIES,
     workers: int | None,
     ray: str | None,
+    track: str | None = None,
     progress: bool,
     keep: Callable[[], object] = lambda: None,
 ) -> None:
@@ -76,7 +81,7 @@ def train_all(
         jobs: the jobs, once each has looked at its folder (`Job.survey`).
         out: the folder of theirs.
         retries: attempts more, at a job whose worker or node died.
-        workers, ray, progress: as of `sweep`.
+        workers, ray, track, progress: as of `sweep`.
         keep: called whenever a job has ended, and at the end.
 
     Raises:
@@ -84,10 +89,12 @@ def train_all(
     """
     if ray is not None and workers is not None:
         raise ValueError("give workers, or the address of a Ray cluster, not both: a cluster knows its own CPUs")
+    if ray is not None and track is not None:
+        raise ValueError(f"give track, or the address of a Ray cluster, not both: {track} is of this machine")
     count = at_a_time(workers)
     check_can_make(out / "run")
     unfinished = [job for job in jobs if job.status == "waiting"]
-    crew: Crew = Workers(count) if ray is None or not unfinished else Cluster(ray)
+    crew: Crew = Workers(count, track) if ray is None or not unfinished else Cluster(ray)
     with closing(crew), _only_sweep(out):
         with Board(jobs, crew, progress and bool(unfinished)) as board:
             _train(unfinished, crew, board, retries, keep)

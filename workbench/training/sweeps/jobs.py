@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from workbench.runs.log import FIGURES
 from workbench.training.loop import resume, train
 from workbench.training.sweeps.job import Job
 from workbench.training.sweeps.plan import RESULTS, Plan, Planned
+from workbench.training.trackers import TRACK
 from workbench.util.files import write_atomically
 from workbench.util.settings import as_text
 
@@ -30,11 +32,12 @@ class RunJob(Job):
     @staticmethod
     def work(spec: Any, folder: Path) -> None:
         torch.set_num_threads(1)  # as many runs as cores train at a time, so that more threads would only wait
+        track = os.environ.get(TRACK)
         if (folder / CONFIG).is_file():
             Job.let_it_save(folder)
-            resume(folder, progress=False)
+            resume(folder, progress=False, track=track)
         else:
-            train(spec, folder, progress=False)
+            train(spec, folder, progress=False, track=track)
 
     @property
     def run(self) -> Run:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from workbench.training.sweeps.job import Ended, Job
+from workbench.training.trackers import TRACK
 from workbench.util.child_processes import python
 from workbench.util.messages import brief
 
 SECONDS_BETWEEN_LOOKS = 0.05
 MOST_A_CORE = 16
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def at_a_time(workers: int | None) -> int:
@@ -37,9 +39,10 @@ def at_a_time(workers: int | None) -> int:
 
 @dataclass
 class Workers:
-    """Up to `workers` processes at a time, each of which makes one attempt."""
+    """Up to `workers` processes at a time, each of which makes one attempt, and logs for a tracker too."""
 
     workers: int
+    track: str | None = None
     running: list[tuple[Job, subprocess.Popen[bytes], IO[bytes]]] = field(default_factory=list)
     here = True
 
@@ -56,7 +59,7 @@ class Workers:
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            env={**os.environ, **ONE_THREAD, **({TRACK: self.track} if self.track else {})},
             start_new_session=True,  # Ctrl-C reaches the sweep alone, which then stops its workers
         )
         self.running.append((job, process, output))
