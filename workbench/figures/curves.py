@@ -50,7 +50,9 @@ def curves(runs: Runs, title: str, y_title: str, subtitle: str, controls: Contro
         colour = PALETTE[i % len(PALETTE)]
         _add_line(figure, m, run, colour, SYMBOLS[i % len(SYMBOLS)])
         for dash, (words, control) in zip(DASHES[1:], controls_of(run, controls or {}).items(), strict=False):
-            _add_dashed(figure, control, f"{run}, {words}", colour, dash)
+            defined, line = ~np.isnan(control.values), {"color": colour, "width": 1.5, "dash": dash}
+            x, y = _ticks(control, defined), control.values[defined]
+            figure.add_scatter(x=x, y=y, name=f"{run}, {words}", mode="lines", line=line)
     framed(figure, title, subtitle)
     figure.update_yaxes(title=y_title)
     if next(iter(runs.values())).units == "share":
@@ -74,12 +76,6 @@ def _add_line(figure: go.Figure, m: Measurement, name: str, colour: str, symbol:
         line={"color": colour, "width": 2.5},
         marker={"symbol": symbol, "size": 8},
     )
-
-
-def _add_dashed(figure: go.Figure, m: Measurement, name: str, colour: str, dash: str) -> None:
-    defined = ~np.isnan(m.values)
-    line = {"color": colour, "width": 1.5, "dash": dash}
-    figure.add_scatter(x=_ticks(m, defined), y=m.values[defined], name=name, mode="lines", line=line)
 
 
 def _labels(m: Measurement, keep: np.ndarray) -> list[Any]:

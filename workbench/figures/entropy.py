@@ -8,7 +8,6 @@ colour.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -199,10 +198,13 @@ def layered(figure: go.Figure, m: Measurement, controls: Runs, over: str) -> Non
             at = [x for x, there in zip(line.coords[over], keep, strict=True) if there]
             if not which:
                 figure.add_traces(dots(line, at, colour, keep))
+            bars = None if which else interval(line, keep)
+            if bars and over == "rank":  # the axis is logarithmic
+                bars["arrayminus"] = np.minimum(bars["arrayminus"], line.values[keep] * 0.9)
             figure.add_scatter(
                 x=at,
                 y=line.values[keep],
-                error_y=None if which else above_zero(interval(line, keep), line.values[keep], over),
+                error_y=bars,
                 name=f"{label}, {which}" if which else label,
                 mode="lines" if which else "lines+markers",
                 line={"color": colour, "width": 1.5 if which else 2, "dash": DASHES[2 if which else 0]},
@@ -210,13 +212,6 @@ def layered(figure: go.Figure, m: Measurement, controls: Runs, over: str) -> Non
                 opacity=0.7 if which else 1.0,
                 showlegend=not which,
             )
-
-
-def above_zero(bars: dict[str, Any] | None, values: np.ndarray, over: str) -> dict[str, Any] | None:
-    """Error bars that a logarithmic axis can show."""
-    if bars and over == "rank":
-        bars["arrayminus"] = np.minimum(bars["arrayminus"], values * 0.9)
-    return bars
 
 
 def on_one_scale(figures: Sequence[go.Figure]) -> list[go.Figure]:

@@ -76,8 +76,10 @@ def _residual(one: Inspected) -> Section:
     drawn = [figures.projection_map(table, basis) for basis in ("encoder", "decoder")]
     tokens = range(len(one.example.subject.encoder))
     if len(tokens) <= MOST_BARS:
-        everywhere = [trajectory(one.example, 0, position, tokens=tokens) for position in _positions_to_draw(one)]
-        drawn += [figures.paper_projection(every) for every in everywhere]
+        scored = one.example.batch.loss_mask[0].nonzero()[:, 0].tolist()
+        # one in the question, the answer's first, and one within the answer
+        positions = sorted({scored[0] // 2, scored[0], scored[len(scored) // 2]}) if scored else [0]
+        drawn += [figures.paper_projection(trajectory(one.example, 0, at, tokens=tokens)) for at in positions]
     text = f"{table.caption} Below the maps, some positions as in Figures 4.12 to 4.14 of the task-hinting paper."
     return Section(f"Residual of one sequence on both bases: {one.name}", text, drawn)
 
@@ -88,14 +90,6 @@ def own_basis_section(name: str, own: OwnBasis) -> Section:
     if own.measured is not None and own.control is not None:
         drawn += figures.any_measure({name: own.measured}, {name: {TURNED: own.control}})
     return Section(f"Residual on {own.directions.name}: {name}", own.says, drawn)
-
-
-def _positions_to_draw(one: Inspected) -> list[int]:
-    """Up to three positions: one in the question, the answer's first, and one within the answer."""
-    scored = one.example.batch.loss_mask[0].nonzero()[:, 0].tolist()
-    if not scored:
-        return [0]
-    return sorted({max(0, scored[0] // 2), scored[0], scored[len(scored) // 2]})
 
 
 def _measured(name: str, lines: Sequence[SeedGroup]) -> Section | None:
@@ -121,7 +115,9 @@ def _measured(name: str, lines: Sequence[SeedGroup]) -> Section | None:
         if name == "entropy" and all(conditions_as_groups(one.members[0].sample.conditions) for one in alike):
             drawn += figures.by_layer_and_group({one.name: _grouped(one, name) for one in alike}, {})
     first = measured[0][name].mean
-    text = f"{first.caption} {_controls_in_words(measured, name)}".strip()
+    of_any = dict.fromkeys(control for one in measured for control in one[name].controls)
+    in_words = f"Controls: {'; '.join(map(control_in_words, of_any))}." if of_any else ""
+    text = f"{first.caption} {in_words}".strip()
     return Section(first.name, text, drawn, measure=name)
 
 
@@ -132,12 +128,6 @@ def controls_of(lines: Sequence[SeedGroup], name: str) -> Controls:
         for one in lines
         if name in one
     }
-
-
-def _controls_in_words(lines: Sequence[SeedGroup], name: str) -> str:
-    """`Controls: ….`; nothing where there are none."""
-    controls = dict.fromkeys(control for one in lines for control in one[name].controls)
-    return f"Controls: {'; '.join(map(control_in_words, controls))}." if controls else ""
 
 
 def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:

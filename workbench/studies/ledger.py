@@ -84,11 +84,6 @@ def keep_earlier(results: Sequence[Result], earlier: Sequence[Result], studies: 
     return kept
 
 
-def write_ledger(results: Sequence[Result], path: Path) -> None:
-    """Write the results as one JSON file."""
-    write_json(path, {"results": [result.to_dict() for result in results]})
-
-
 def _write_pictures(figures: Mapping[str, Figure], results: Sequence[Result], out: Path) -> None:
     """The ledger, which says which files are written here, and then the pictures."""
     from workbench.figures.pictures import write_pictures
@@ -97,7 +92,7 @@ def _write_pictures(figures: Mapping[str, Figure], results: Sequence[Result], ou
         figure.update_layout(template="plotly_white", paper_bgcolor="white")
     with TemporaryDirectory(prefix=".", dir=out) as place:
         write_pictures(list(figures.values()), [Path(place, name) for name in figures], width=WIDTH, scale=PIXELS)
-        write_ledger(results, out / LEDGER)
+        write_json(out / LEDGER, {"results": [result.to_dict() for result in results]})
         for name in figures:
             Path(place, name).replace(out / name)
 
@@ -175,34 +170,21 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
     ]
     for one in results:
         source = "" if one.source is None else in_markdown(f"{one.source['paper']}, {one.source['place']}")
-        asked = f"[{in_markdown(one.question)}]({quote(one.name)}.md){_decided_by(one)}"
+        decisive = next(
+            (f"<br>{in_markdown(sentence(each))}" for each in one.outcomes if each.verdict is one.verdict), ""
+        )
+        asked = f"[{in_markdown(one.question)}]({quote(one.name)}.md){decisive}"
         cells = [asked, source, in_markdown(one.scale), str(one.seeds)]
-        cells.append(f"{in_short(one.verdict)}{_how_many_hold(one)}")
+        n, holding = len(one.outcomes), sum(outcome.verdict is Verdict.HOLDS for outcome in one.outcomes)
+        cells.append(in_short(one.verdict) + ("" if n in (1, holding) else f"; {holding} of {n} hold"))
         if one.tuning is not None and one.tuning.stale:
             cells[-1] += f"<br>{one.tuning}"
         lines.append(f"| {' | '.join(cells)} |")
     missing = {name: study for name, study in studies.items() if name not in {one.name for one in results}}
     if missing:
-        lines += [
-            "",
-            "Not run yet:",
-            "",
-            *(f"- {in_markdown(study.question)} ({_code(name)})" for name, study in missing.items()),
-        ]
+        lines += ["", "Not run yet:", ""]
+        lines += [f"- {in_markdown(study.question)} ({_code(name)})" for name, study in missing.items()]
     return "\n".join([*lines, ""])
-
-
-def _decided_by(one: Result) -> str:
-    """The first contrast whose verdict is that of the whole study, on a line of its own."""
-    return next(
-        (f"<br>{in_markdown(sentence(outcome))}" for outcome in one.outcomes if outcome.verdict is one.verdict), ""
-    )
-
-
-def _how_many_hold(one: Result) -> str:
-    """How many of several contrasts hold, where not all do."""
-    holding = sum(outcome.verdict is Verdict.HOLDS for outcome in one.outcomes)
-    return "" if holding == len(one.outcomes) or len(one.outcomes) == 1 else f"; {holding} of {len(one.outcomes)} hold"
 
 
 def command(result: Result, study: Study) -> str:

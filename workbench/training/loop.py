@@ -204,7 +204,9 @@ def _train_steps(
                 failures.append(member.fail())
             else:
                 member.record(figures, its_batches, time.perf_counter() - clock)
-        bar.update(number, _mean_shown(members))
+        names = dict.fromkeys(name for member in members for name in member.shown)
+        shown = {name: [member.shown[name] for member in members if name in member.shown] for name in names}
+        bar.update(number, {name: sum(figures) / len(figures) for name, figures in shown.items()})  # means over runs
         active = _active(members)
         interrupted = processes.any(interrupts.requested)
         if interrupted or (number % config.save_every == 0 and number < config.steps):
@@ -223,10 +225,3 @@ def _train_steps(
 def _active(members: Sequence[Trained]) -> list[Trained]:
     """The runs that are still trained."""
     return [member for member in members if not member.done]
-
-
-def _mean_shown(members: Sequence[Trained]) -> dict[str, float]:
-    """The figures that the progress bar shows: of several runs, their means."""
-    names = dict.fromkeys(name for member in members for name in member.shown)
-    values = {name: [member.shown[name] for member in members if name in member.shown] for name in names}
-    return {name: sum(figures) / len(figures) for name, figures in values.items()}
