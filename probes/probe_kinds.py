@@ -102,7 +102,12 @@ def mlp(
     at_least("steps", steps, 1, whole=True)
     scale = Scale.of(x, y)
     scaled = scale(x)[:, None]
-    parameters = _initial(x, y, n_classes, hidden, generator)
+    d = x.shape[-1]  # weights of the two layers with their spread, each followed by its bias of 0
+    shapes = [((d, hidden), (2 / d) ** 0.5), ((hidden,), 0.0), ((hidden, n_classes), hidden**-0.5), ((n_classes,), 0.0)]
+    parameters = [
+        (torch.randn(*y.shape[:2], *shape, generator=generator).to(x.dtype) * spread).requires_grad_()
+        for shape, spread in shapes
+    ]
     optimiser = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=decay)
     never = absent(one_hot(y, n_classes, x.dtype))
     with torch.enable_grad():
@@ -113,18 +118,6 @@ def mlp(
             optimiser.step()
     first, first_bias, second, second_bias = (parameter.detach() for parameter in parameters)
     return Network(scale, first, first_bias, second, second_bias + never)
-
-
-def _initial(
-    x: Float[Tensor, "cell n d"], y: Int[Tensor, "cell label n"], n_classes: int, hidden: int, chance: torch.Generator
-) -> list[Tensor]:
-    """Random weights of the two layers, each followed by its bias of 0."""
-    d = x.shape[-1]
-    shapes = [((d, hidden), (2 / d) ** 0.5), ((hidden,), 0.0), ((hidden, n_classes), hidden**-0.5), ((n_classes,), 0.0)]
-    return [
-        (torch.randn(*y.shape[:2], *shape, generator=chance).to(x.dtype) * spread).requires_grad_()
-        for shape, spread in shapes
-    ]
 
 
 def _network_loss(

@@ -40,7 +40,17 @@ def hop_ladder(runs: Runs, controls: Controls) -> list[go.Figure]:
     rows = [row for run, m in runs.items() for row in _with_controls(run, m, controls)]
     labels, measured = [name for name, _ in rows], [m for _, m in rows]
     figure = go.Figure()
-    _add_stacked_hops(figure, labels, measured)
+    for part, colour in _parts(measured).items():
+        values = [float(m.select(hop=part).values) if part in m.coords["hop"] else 0.0 for m in measured]
+        if part not in REST or np.any(np.nan_to_num(values) > 0):
+            figure.add_bar(
+                y=labels,
+                x=values,
+                orientation="h",
+                name=REST_NAMES.get(part, part) if part in REST else f"hop {part}",
+                marker={"color": colour, "line": {"width": 0}},
+                hovertemplate="%{y}: %{x:.1%}",
+            )
     chain = [m.select(hop="chain") for m in measured]
     _add_whole_chain(figure, labels, chain)
     with_interval = ", with 95 % interval" if any(m.low is not None for m in chain) else ""
@@ -55,22 +65,6 @@ def hop_ladder(runs: Runs, controls: Controls) -> list[go.Figure]:
     figure.update_layout(barmode="stack", bargap=0.35, legend_traceorder="normal")
     figure.update_xaxes(title="share of mass", range=[0, 1.02], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1], tickformat=".0%")
     return [figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)]
-
-
-def _add_stacked_hops(figure: go.Figure, labels: Sequence[str], measured: Sequence[Measurement]) -> None:
-    """A bar for every run and control, stacked of the mass on each hop and on the rest."""
-    for part, colour in _parts(measured).items():
-        values = [float(m.select(hop=part).values) if part in m.coords["hop"] else 0.0 for m in measured]
-        if part in REST and not np.any(np.nan_to_num(values) > 0):
-            continue
-        figure.add_bar(
-            y=labels,
-            x=values,
-            orientation="h",
-            name=REST_NAMES.get(part, part) if part in REST else f"hop {part}",
-            marker={"color": colour, "line": {"width": 0}},
-            hovertemplate="%{y}: %{x:.1%}",
-        )
 
 
 def _add_whole_chain(figure: go.Figure, labels: Sequence[str], chain: Sequence[Measurement]) -> None:

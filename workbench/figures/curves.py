@@ -48,7 +48,18 @@ def curves(runs: Runs, title: str, y_title: str, subtitle: str, controls: Contro
     for i, (run, m) in enumerate(runs.items()):
         assert m.dims == (dim,), f"{run}: one line needs the single dim {dim}, not {m.dims}"
         colour = PALETTE[i % len(PALETTE)]
-        _add_line(figure, m, run, colour, SYMBOLS[i % len(SYMBOLS)])
+        defined = ~np.isnan(m.values)
+        ticks = _ticks(m, defined)
+        figure.add_traces(dots(m, ticks, colour, defined))
+        figure.add_scatter(
+            x=ticks,
+            y=m.values[defined],
+            error_y=interval(m, defined),
+            name=run,
+            mode="lines+markers",
+            line={"color": colour, "width": 2.5},
+            marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 8},
+        )
         for dash, (words, control) in zip(DASHES[1:], controls_of(run, controls or {}).items(), strict=False):
             defined, line = ~np.isnan(control.values), {"color": colour, "width": 1.5, "dash": dash}
             x, y = _ticks(control, defined), control.values[defined]
@@ -60,22 +71,6 @@ def curves(runs: Runs, title: str, y_title: str, subtitle: str, controls: Contro
     else:
         figure.update_yaxes(rangemode="tozero")
     return _axis_of(figure, dim, ordered_union([_labels(m, ~np.isnan(m.values)) for m in runs.values()]))
-
-
-def _add_line(figure: go.Figure, m: Measurement, name: str, colour: str, symbol: str) -> None:
-    """The values that are defined, with their intervals and the dots of seeds."""
-    defined = ~np.isnan(m.values)
-    ticks = _ticks(m, defined)
-    figure.add_traces(dots(m, ticks, colour, defined))
-    figure.add_scatter(
-        x=ticks,
-        y=m.values[defined],
-        error_y=interval(m, defined),
-        name=name,
-        mode="lines+markers",
-        line={"color": colour, "width": 2.5},
-        marker={"symbol": symbol, "size": 8},
-    )
 
 
 def _labels(m: Measurement, keep: np.ndarray) -> list[Any]:

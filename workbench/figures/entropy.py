@@ -74,7 +74,15 @@ def distributions_by_layer(runs: Runs, controls: Controls, marks: Runs | None = 
     for line in lines:
         _add_densities(figure, line)
     for i, (name, m) in enumerate((marks or {}).items()):
-        _add_marks(figure, name, m, SYMBOLS[2 + i % 4])
+        figure.add_scatter(
+            x=m.values,
+            y=[point_name(point) for point in m.coords["layer"]],
+            mode="markers",
+            name=name,
+            marker={"symbol": SYMBOLS[2 + i % 4], "size": 11, "color": VERMILLION}
+            | {"line": {"width": 1, "color": "white"}},
+            hovertemplate="%{y}: %{x:.3f}",
+        )
     n = sorted({len(line.m.coords["example"]) for line in lines})
     counted = f"{n[0]} sequences" if len(n) == 1 else f"{n[0]} to {n[-1]} sequences"
     subtitle = f"{conventions(first)}<br>densities over {counted}, all drawn to one height"
@@ -108,17 +116,6 @@ def _add_densities(figure: go.Figure, line: Drawn) -> None:
             opacity=0.8 if control else 1.0,
             hoverinfo="name+x",
         )
-
-
-def _add_marks(figure: go.Figure, name: str, m: Measurement, symbol: str) -> None:
-    figure.add_scatter(
-        x=m.values,
-        y=[point_name(point) for point in m.coords["layer"]],
-        mode="markers",
-        name=name,
-        marker={"symbol": symbol, "size": 11, "color": VERMILLION, "line": {"width": 1, "color": "white"}},
-        hovertemplate="%{y}: %{x:.3f}",
-    )
 
 
 def spectrum(runs: Runs, controls: Controls) -> list[go.Figure]:

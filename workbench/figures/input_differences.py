@@ -58,7 +58,11 @@ def attention_difference(
         about += f"; positions {start} to {start + len(shown) - 1} of {len(words)}"
     framed(figure, f"Difference of attention: {which}", about, height=740, legend=False)
     figure.update_layout(margin={"t": 106}, width=840)
-    return _token_axes(figure, shown)
+    axis: dict[str, Any] = {"showgrid": False, "constrain": "domain"}  # queries down, keys across
+    last = len(shown) - 0.5
+    figure.update_xaxes(title="key (position:token)", tickangle=-90, range=[-0.5, last], **axis, **thinned(shown, 48))
+    figure.update_yaxes(title="query (position:token)", automargin=True, range=[last, -0.5], scaleanchor="x", **axis)
+    return figure.update_yaxes(**thinned(shown, 40))
 
 
 def _difference_map(first: np.ndarray, second: np.ndarray, words: list[str], what: str) -> go.Figure:
@@ -76,15 +80,6 @@ def _difference_map(first: np.ndarray, second: np.ndarray, words: list[str], wha
         text=[[f"{query} reads {key}" for key in words] for query in words],
         hovertemplate="%{text}: %{customdata[0]:.3f} and %{customdata[1]:.3f}, which is %{z:+.3f}<extra></extra>",
     )
-
-
-def _token_axes(figure: go.Figure, words: list[str]) -> go.Figure:
-    """The figure with axes of tokens: queries down, keys across."""
-    axis: dict[str, Any] = {"showgrid": False, "constrain": "domain"}
-    last = len(words) - 0.5
-    figure.update_xaxes(title="key (position:token)", tickangle=-90, range=[-0.5, last], **axis, **thinned(words, 48))
-    figure.update_yaxes(title="query (position:token)", automargin=True, range=[last, -0.5], scaleanchor="x", **axis)
-    return figure.update_yaxes(**thinned(words, 40))
 
 
 def _colours_in_words(parts: tuple[Measurement, Measurement], names: tuple[str, str]) -> str:

@@ -50,7 +50,10 @@ def score(capture: Capture) -> Measurement:
         residual = _by_place(capture[point].cpu().double(), capture.truth)
         for half, means in enumerate(_means_of_the_other_half(residual, carry)):
             own, known = carry[half::2].T, ~means.isnan().any(-1)
-            near = _nearness(residual[half::2].transpose(0, 1), means.nan_to_num())
+            # Nearness to each mean is ⟨x, m⟩ − ½‖m‖², without ½‖x‖², the same for all. It is rounded to float32: means
+            # that differ by rounding errors only are then equally near, as where nothing depends on the carry.
+            x, m = residual[half::2].transpose(0, 1), means.nan_to_num().double()
+            near = (x @ m.mT - m.square().sum(-1)[:, None] / 2).float()  # [place, n, carry]
             near = near.masked_fill(~known[:, None], -torch.inf)
             scored = known.gather(1, own) & (known.sum(-1, keepdim=True) > 1)
             values[p, half::2] = ((hit(near, own) * scored).sum(0) / scored.sum(0)).numpy()
@@ -64,18 +67,6 @@ def score(capture: Capture) -> Measurement:
         caption="Share of the product's places whose residual is nearest to the mean residual of the same place and "
         "carry in the other half of the batch. It does not show that the model uses it.",
     )
-
-
-def _nearness(
-    residual: Float[Tensor, "place n d_model"], means: Float[Tensor, "place carry d_model"]
-) -> Float[Tensor, "place n carry"]:
-    """How near a residual is to each mean (larger is nearer): ⟨x, m⟩ − ½‖m‖², without ½‖x‖², the same for all.
-
-    Computed in float64 and rounded to float32, so that means which differ by rounding errors only (as where the
-    residual does not depend on the carry) are equally near.
-    """
-    x, m = residual.double(), means.double()
-    return (x @ m.mT - m.square().sum(-1)[:, None] / 2).float()
 
 
 def _by_place(values: Tensor, truth: Truth) -> Tensor:
