@@ -106,7 +106,13 @@ def head_roles(runs: Runs, controls: Controls) -> list[go.Figure]:
 def _role_map(run: str, m: Measurement, controls: Controls) -> go.Figure:
     """One run's roles: a row a head, a column a role."""
     roles, heads = list(m.coords["role"]), _heads(m)
+    words = [[percent(value) for value in row] for row in _by_head(m)]
     chance = controls.get(run, {}).get("random_graph")
+    if chance is not None:
+        words = [
+            [f"{word}<br>({percent(value)})" for word, value in zip(*both, strict=True)]
+            for both in zip(words, _by_head(chance), strict=True)
+        ]
     figure = go.Figure()
     figure.add_heatmap(
         z=_by_head(m),
@@ -114,7 +120,7 @@ def _role_map(run: str, m: Measurement, controls: Controls) -> go.Figure:
         y=heads,
         zmin=0,
         zmax=1,
-        text=_role_words(m, chance),
+        text=words,
         texttemplate="%{text}",
         textfont={"color": "#222222", "size": 12},
         colorscale=LIGHT,
@@ -134,17 +140,6 @@ def _role_map(run: str, m: Measurement, controls: Controls) -> go.Figure:
 def _by_head(m: Measurement) -> np.ndarray:
     """The values of all heads as `[head, role]`."""
     return m.values.reshape(len(m.coords["role"]), -1).T
-
-
-def _role_words(m: Measurement, chance: Measurement | None) -> list[list[str]]:
-    """What stands in each cell: the share, and in brackets what random attention has."""
-    words = [[percent(value) for value in row] for row in _by_head(m)]
-    if chance is None:
-        return words
-    return [
-        [f"{word}<br>({percent(value)})" for word, value in zip(*rows, strict=True)]
-        for rows in zip(words, _by_head(chance), strict=True)
-    ]
 
 
 def _role_hover(m: Measurement, controls: Runs) -> list[list[str]]:

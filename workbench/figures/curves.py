@@ -70,7 +70,11 @@ def curves(runs: Runs, title: str, y_title: str, subtitle: str, controls: Contro
         figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
     else:
         figure.update_yaxes(rangemode="tozero")
-    return _axis_of(figure, dim, ordered_union([_labels(m, ~np.isnan(m.values)) for m in runs.values()]))
+    labels = ordered_union([_labels(m, ~np.isnan(m.values)) for m in runs.values()])
+    if dim not in POINTS:
+        return figure.update_xaxes(title=dim, **({"tickvals": _apart(labels)} if len(labels) <= 32 else {}))
+    title, names = "point of the residual" if dim == "layer" else dim, [point_name(label) for label in labels]
+    return figure.update_xaxes(title=title, type="category", categoryorder="array", categoryarray=names)
 
 
 def _labels(m: Measurement, keep: np.ndarray) -> list[Any]:
@@ -80,14 +84,6 @@ def _labels(m: Measurement, keep: np.ndarray) -> list[Any]:
 def _ticks(m: Measurement, keep: np.ndarray) -> list[Any]:
     """The labels on the axis; hook points by their names."""
     return [point_name(label) if m.dims[0] in POINTS else label for label in _labels(m, keep)]
-
-
-def _axis_of(figure: go.Figure, dim: str, labels: Sequence[Any]) -> go.Figure:
-    if dim not in POINTS:
-        return figure.update_xaxes(title=dim, **({"tickvals": _apart(labels)} if len(labels) <= 32 else {}))
-    title = "point of the residual" if dim == "layer" else dim
-    names = [point_name(label) for label in labels]
-    return figure.update_xaxes(title=title, type="category", categoryorder="array", categoryarray=names)
 
 
 def _apart(labels: Sequence[Any]) -> list[Any]:

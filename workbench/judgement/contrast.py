@@ -196,11 +196,6 @@ def decide(asked: ContrastQuestion, groups: Sequence[Group]) -> Outcome:
         outcome = _higher(asked, *groups)
     else:
         outcome = _near(asked, *groups) if asked.kind is ContrastKind.NEAR else _reaches(asked, *groups)
-    return _by_curves(outcome)
-
-
-def _by_curves(outcome: Outcome) -> Outcome:
-    """An outcome with what the curves of training say of it: of what is not settled, and of what was not reached."""
     rises = [group.rise for group in outcome.groups]
     settled = outcome.verdict is not Verdict.OPEN and (outcome.rule is not Rule.SEEDS or outcome.reached)
     if settled or outcome.rule is Rule.TOO_FEW or any(rise is None for rise in rises):

@@ -49,18 +49,12 @@ def summarise(columns: Sequence[Column], cells: Sequence[Row]) -> str:
         table.add_column(one.name, justify="right", no_wrap=True)
     for label, texts in cells:
         table.add_row(label, *texts)
-    return as_text(table, 70 + 40 * len(columns)) + _claims_text(columns)
-
-
-def _claims_text(columns: Sequence[Column]) -> str:
-    """The verdicts on every claim under a heading; nothing where no claim was measured."""
-    by_column = claim_lines(columns)
-    if not by_column:
-        return ""
-    text = [CLAIMS_HEADING]
+    text = [as_text(table, 70 + 40 * len(columns))]
+    if by_column := claim_lines(columns):
+        text += ["", CLAIMS_HEADING]
     for name, lines in by_column:
         text += [name, *("  " + "\n    ".join(line) for line in lines)]
-    return "\n\n" + "\n".join(text)
+    return "\n".join(text)
 
 
 def members_of(one: Column) -> Sequence[Inspected]:

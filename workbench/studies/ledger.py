@@ -230,7 +230,10 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
         lines += [one.note, ""]
     lines += _numbers(one)
     lines += _numbers_by_place(one)
-    lines += _step_times(made)
+    if "step_times" in made:
+        device = made.get("device", f"{made.get('cores', 'unknown')} CPU cores")
+        lines += [f"The time of a training step, as a ratio, on {in_markdown(device)}:", ""]
+        lines += [*(f"- {in_markdown(group)}: {ratio:.2f}" for group, ratio in made["step_times"].items()), ""]
     lines += _tried(one)
     if one.differs:
         lines += ["What differs from the paper's configuration:", "", "| setting | here | paper | why |"]
@@ -249,15 +252,6 @@ def _tried(one: Result) -> list[str]:
     if not one.tried:
         return [f"{tuning}.".capitalize(), ""] if tuning.stale else []
     return [f"{tuning}:".capitalize(), "", *dict.fromkeys(f"- {in_markdown(tuned(each))}" for each in one.tried), ""]
-
-
-def _step_times(made: Mapping[str, Any]) -> list[str]:
-    """What a training step of each group takes beside the others, and on what; nothing where it was not timed."""
-    if "step_times" not in made:
-        return []
-    device = made.get("device", f"{made.get('cores', 'unknown')} CPU cores")
-    ratios = [f"- {in_markdown(group)}: {ratio:.2f}" for group, ratio in made["step_times"].items()]
-    return [f"The time of a training step, as a ratio, on {in_markdown(device)}:", "", *ratios, ""]
 
 
 def _numbers(one: Result) -> list[str]:
