@@ -145,10 +145,7 @@ PROBES: dict[str, Kind] = {
 
 
 def _least_squares(
-    x: Float[Tensor, "cell n d"],
-    y: Int[Tensor, "cell label n"],
-    target: Float[Tensor, "cell label n class"],
-    l2: float,
+    x: Float[Tensor, "cell n d"], y: Int[Tensor, "cell label n"], target: Float[Tensor, "cell label n class"], l2: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weights, bias and the Cholesky root of each label's penalised covariance, over the rows that have the label."""
     present = (y >= 0).to(x.dtype)[..., None]

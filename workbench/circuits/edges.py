@@ -159,11 +159,7 @@ def eap_ig(comparison: Comparison, *, steps: int = STEPS) -> Measurement:
 
 
 def _reader_slopes(
-    comparison: Comparison,
-    tokens: Tensor,
-    part: Pairs,
-    clean: Tensor,
-    start: Tensor | None = None,
+    comparison: Comparison, tokens: Tensor, part: Pairs, clean: Tensor, start: Tensor | None = None
 ) -> dict[str, Tensor]:
     """The gradient of the metric at the input of every reader, by hook name."""
     names = [name for name, _, _ in reader_hooks(Graph.of(comparison.model))]
@@ -172,10 +168,7 @@ def _reader_slopes(
 
 
 def _edge_scores(
-    comparison: Comparison,
-    name: str,
-    slopes: Callable[[Pairs, Tensor], dict[str, Tensor]],
-    about: str,
+    comparison: Comparison, name: str, slopes: Callable[[Pairs, Tensor], dict[str, Tensor]], about: str
 ) -> Measurement:
     """Every writer's change times every later reader's slope, as a measurement."""
     graph = Graph.of(comparison.model)

@@ -112,11 +112,7 @@ def gold_mass(measurement: Measurement) -> go.Figure:
         if i and np.allclose(part.values, measurement.values[0], equal_nan=True):
             continue  # this variant applies its pattern as it is
         figure.add_bar(
-            x=names,
-            y=part.values.reshape(-1),
-            error_y=interval(part),
-            name=matrix,
-            marker={"color": (BLUE, GREEN)[i]},
+            x=names, y=part.values.reshape(-1), error_y=interval(part), name=matrix, marker={"color": (BLUE, GREEN)[i]}
         )
     model, n = measurement.settings["model"], sample_size({"": measurement})
     subtitle = f"{model}: share of mass on true ancestors, all hops; {n}; 95 % intervals"

@@ -93,12 +93,7 @@ def _colours_in_words(parts: tuple[Measurement, Measurement], names: tuple[str, 
 
 
 def residual_difference(
-    first: Capture,
-    second: Capture,
-    *,
-    basis: str = "decoder",
-    names: tuple[str, str] = ("A", "B"),
-    start: int = 0,
+    first: Capture, second: Capture, *, basis: str = "decoder", names: tuple[str, str] = ("A", "B"), start: int = 0
 ) -> Drawing:
     """The residual's top token in both models at every layer and position that both have; where they differ, both.
 

@@ -19,15 +19,7 @@ from workbench.inspection.baseline_models import (
     enough_for_one_of_many,
     uninformed_models,
 )
-from workbench.inspection.measures import (
-    EVERY_HEAD,
-    IN_FOCUS,
-    NEEDED_HEADS,
-    Measure,
-    Settings,
-    bound,
-    hops_measured,
-)
+from workbench.inspection.measures import EVERY_HEAD, IN_FOCUS, NEEDED_HEADS, Measure, Settings, bound, hops_measured
 from workbench.inspection.result import Result, Sample
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual.projection import from_embedding

@@ -87,12 +87,7 @@ def _read(
 
 
 def causal(
-    model: AnyHooked,
-    subject: Subject,
-    batch: Batch,
-    generator: torch.Generator,
-    *,
-    heads: Sequence[Head] | None = None,
+    model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Generator, *, heads: Sequence[Head] | None = None
 ) -> Measurement:
     """Whether an object in the answer becomes another one where the state of its box is made to hold that one.
 

@@ -143,13 +143,7 @@ def _share(m: Measurement) -> words.Share:
 
 
 def heads(
-    model: Any,
-    *,
-    text: str | Path | None = None,
-    n: int = 128,
-    top: int = 2,
-    step: int | None = None,
-    seed: int = 0,
+    model: Any, *, text: str | Path | None = None, n: int = 128, top: int = 2, step: int | None = None, seed: int = 0
 ) -> Heads:
     """Rank every head of a model by its roles, beside re-initialised models, and remove the strongest one by one.
 

@@ -322,8 +322,5 @@ def _of(m: Measurement) -> str:
     return "" if m.n is None else f" n={int(m.n)}"
 
 
-DECODED = (
-    ("exact_match", "exact match, decoded", share),
-    ("edit_distance", "edit distance, decoded (tokens)", number),
-)
+DECODED = (("exact_match", "exact match, decoded", share), ("edit_distance", "edit distance, decoded (tokens)", number))
 """Instruments of decoded answers, with their rows' words and how their numbers are written."""

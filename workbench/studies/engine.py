@@ -235,10 +235,7 @@ class Engine:
         return groups
 
     def _result(
-        self,
-        groups: dict[str, Quantities],
-        outcomes: Sequence[Outcome] | None = None,
-        choices: Choices | None = None,
+        self, groups: dict[str, Quantities], outcomes: Sequence[Outcome] | None = None, choices: Choices | None = None
     ) -> Result:
         if outcomes is None:
             outcomes = [contrast.ask(groups) for contrast in self.study.asked(self.scale)]

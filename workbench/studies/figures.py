@@ -97,11 +97,7 @@ def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_t
 
 
 def over_training(
-    groups: Groups,
-    quantity: str,
-    title: str,
-    only: Sequence[str] = (),
-    at: Mapping[str, Any] | None = None,
+    groups: Groups, quantity: str, title: str, only: Sequence[str] = (), at: Mapping[str, Any] | None = None
 ) -> Figure:
     """A quantity over the training steps: the mean over seeds as a line, lowest to highest seed as a band."""
     import plotly.graph_objects as go

@@ -23,11 +23,7 @@ from workbench.util.seeds import generator
 SHARD = 1024  # sequences
 FORMATS = (".parquet", ".jsonl")
 SCHEMA = pa.schema(
-    [
-        ("tokens", pa.list_(pa.int32())),
-        ("targets", pa.list_(pa.list_(pa.int32()))),
-        ("loss_mask", pa.list_(pa.bool_())),
-    ]
+    [("tokens", pa.list_(pa.int32())), ("targets", pa.list_(pa.list_(pa.int32()))), ("loss_mask", pa.list_(pa.bool_()))]
 )
 
 

@@ -136,14 +136,7 @@ class Sequences(Task):
         return tuple(range(_EIGHTHS))
 
     def sample(
-        self,
-        n: int,
-        generator: torch.Generator,
-        /,
-        *,
-        split: Split | None = None,
-        head: str = "main",
-        **condition: Any,
+        self, n: int, generator: torch.Generator, /, *, split: Split | None = None, head: str = "main", **condition: Any
     ) -> Batch:
         """So many of the sequences in random order, none twice before all were drawn; `train` is those for training."""
         self.refuse(condition)

@@ -15,13 +15,7 @@ from workbench.training.hint_mixing import Batches
 from workbench.training.optimizers import learning_rate
 from workbench.training.presets import preset_config
 from workbench.training.progress import Progress
-from workbench.training.state import (
-    Figures,
-    State,
-    TrainingError,
-    forget_states,
-    only_trainer,
-)
+from workbench.training.state import Figures, State, TrainingError, forget_states, only_trainer
 from workbench.training.trained import Trained
 from workbench.training.training_run import TrainingRun
 from workbench.util.interrupts import Interrupts
@@ -145,11 +139,7 @@ def train_alone(member: Trained, show: bool, problems: Sequence[str] = (), resum
 
 
 def train_together(
-    members: Sequence[Trained],
-    step: StepOfAll,
-    show: bool,
-    problems: Sequence[str] = (),
-    resumed: bool = False,
+    members: Sequence[Trained], step: StepOfAll, show: bool, problems: Sequence[str] = (), resumed: bool = False
 ) -> None:
     """Train runs of one shape and schedule together, step by step, to the end or until Ctrl-C: the one loop.
 

@@ -17,13 +17,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from workbench.capture import Capture
-from workbench.instruments.attention.attention_graph import (
-    mass_on,
-    needs,
-    pattern,
-    unit_rows,
-    why_no_pattern,
-)
+from workbench.instruments.attention.attention_graph import mass_on, needs, pattern, unit_rows, why_no_pattern
 from workbench.measurement import Measurement
 from workbench.util.ties import on_top
 
