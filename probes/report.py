@@ -23,12 +23,11 @@ from workbench.judgement.words import probes as words
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import number, percent
 from workbench.measurement.places import point_name
-from workbench.probes.answer import Answer
+from workbench.probes.answer import Answer, check_one, mean_differences
 from workbench.probes.baselines_and_controls import Source
 from workbench.probes.presets import ask
 from workbench.probes.presets import question as preset_of
 from workbench.probes.probing import READ_AT
-from workbench.probes.saved_directions import check_one, mean_differences
 from workbench.probes.text import ask_text
 from workbench.runs import Run, open_runs
 from workbench.tasks import counted

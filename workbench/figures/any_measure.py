@@ -8,8 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import curves, interval, with_bars
-from workbench.figures.runs_and_controls import Controls, Runs, controls_of, each_control
-from workbench.figures.seed_dots import dots
+from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dots, each_control
 from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, framed
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name

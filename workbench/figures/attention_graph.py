@@ -14,8 +14,7 @@ from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
 from workbench.figures.curves import interval, sample_size
-from workbench.figures.runs_and_controls import Controls, Runs, controls_of, every_line
-from workbench.figures.seed_dots import dots
+from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dots, every_line
 from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, VERMILLION, framed
 from workbench.instruments.attention.path_mass import REST
 from workbench.measurement import Measurement

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.runs_and_controls import Controls, Runs, controls_of
-from workbench.figures.seed_dots import dots
+from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dots
 from workbench.figures.style import BLUE, DASHES, GREEN, PALETTE, SYMBOLS, framed, ordered_union
 from workbench.measurement import Measurement
 from workbench.measurement.places import POINTS, point_name

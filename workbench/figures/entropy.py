@@ -14,8 +14,7 @@ import plotly.graph_objects as go
 
 from workbench.figures.curves import curves, interval, sample_size, with_bars
 from workbench.figures.over_training import over_training
-from workbench.figures.runs_and_controls import Controls, Drawn, Runs, controls_of, every_line
-from workbench.figures.seed_dots import dots
+from workbench.figures.runs_and_controls import Controls, Drawn, Runs, controls_of, dots, every_line
 from workbench.figures.style import DASHES, SYMBOLS, VERMILLION, faint, framed, in_order, ordered_union
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import interval, sample_size, with_bars
-from workbench.figures.seed_dots import dots
+from workbench.figures.runs_and_controls import dots
 from workbench.figures.style import (
     BLUE,
     DASHES,

@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 
 from workbench.figures.any_measure import place_name, places
 from workbench.figures.curves import Runs, sample_size, with_bars
-from workbench.figures.seed_dots import dots
+from workbench.figures.runs_and_controls import dots
 from workbench.figures.style import GREY, PALETTE, PURPLE, SYMBOLS, framed, ordered_union
 from workbench.instruments.lens import lens_difference
 from workbench.measurement import Measurement

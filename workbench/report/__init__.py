@@ -24,11 +24,9 @@ from workbench.judgement.words import many
 from workbench.report.circuits import RunCircuit, circuit_section, run_circuit
 from workbench.report.comparisons import OverSeeds, clearest, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
-from workbench.report.geometry import geometry_section
 from workbench.report.numbers import FILES, PAGE, only_report, write_comparisons, write_numbers
-from workbench.report.over_training import timeline_section
 from workbench.report.page import page
-from workbench.report.sections import Section, own_basis_section, sections
+from workbench.report.sections import Section, geometry_section, own_basis_section, sections, timeline_section
 from workbench.report.table import Row, all_columns, claim_lines, rows, summarise
 from workbench.runs import Run, open_runs
 from workbench.runs.conditions import check_condition, condition_in_words

@@ -16,8 +16,7 @@ from workbench.inspection import inspect_run
 from workbench.inspection.baseline_models import Model
 from workbench.inspection.head_claims import RoleHead, judged_heads
 from workbench.inspection.result import Result
-from workbench.inspection.uninformed_heads import Prompted
-from workbench.inspection.without_heads import answered
+from workbench.inspection.uninformed_heads import Prompted, answered
 from workbench.judgement.claim import JudgedClaim
 from workbench.judgement.rule import Against
 from workbench.judgement.words import claims as claim_words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,14 +12,17 @@ import plotly.graph_objects as go
 from workbench import figures
 from workbench.figures.runs_and_controls import Controls
 from workbench.inspection import Inspected
+from workbench.inspection.geometry import Geometry
 from workbench.inspection.judged import strongest_control
+from workbench.inspection.over_training import Timeline
 from workbench.inspection.own_basis import TURNED, OwnBasis
 from workbench.inspection.seed_groups import SeedGroup, at_own_head, seed_groups
-from workbench.instruments import INSTRUMENTS, WEIGHTS
+from workbench.instruments import INSTRUMENTS, SETS, WEIGHTS
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
 from workbench.instruments.residual.projection import top_tokens
 from workbench.instruments.residual.trajectory import trajectory
+from workbench.judgement.words import by_place
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import over_seeds
 from workbench.measurement.controls import control_in_words
@@ -209,3 +212,39 @@ def _graph(one: Inspected) -> Section:
     text = f"{one['gold_mass'].mean.caption} Drawn: layer {layer}, head {head}, on one sequence; the head "
     text += "with the most mass on gold paths on other sequences."
     return Section(f"Attention on one sequence: {one.name}", text, drawn)
+
+
+SHOWS = (
+    "One vector a sequence, where its answer is asked for, over {n:,} held-out sequences together. Beside each run are "
+    "a re-initialised model of its shape on the same sequences and, where questions are paired by their answers, the "
+    "answers shuffled. None of this says that the model reads what is measured."
+)
+
+
+def geometry_section(runs: Mapping[str, Geometry]) -> Section:
+    """A figure for each measure, the runs beside each other; and in words what each shows."""
+    drawn, said = [], []
+    for name in SETS:
+        each = {run: of_run for run, of_run in runs.items() if name in of_run.measured}
+        if each:
+            own = {run: of_run[name] for run, of_run in each.items()}
+            drawn += figures.by_layer(own, {run: of_run.controls[name] for run, of_run in each.items()})
+            said += [f"{run}: {by_place.at_last(of_run[name], of_run.controls[name])}" for run, of_run in each.items()]
+    said += [f"{run}: {name} was left out: {why}" for run, one in runs.items() for name, why in one.left_out.items()]
+    n = next(iter(runs.values())).n
+    return Section("Over many sequences", "\n\n".join([SHOWS.format(n=n), *said]), drawn)
+
+
+def timeline_section(timeline: Timeline) -> Section:
+    """The report's section on a run over training: its title, what it shows and does not, its figures."""
+    drawn = [figures.timeline(timeline, name) for name in timeline.measured if name != "entropy"]
+    if "entropy" in timeline.measured:
+        drawn += figures.by_layer_over_training({timeline.name: timeline.measured["entropy"]}, {})
+    text = (
+        f"The same sequences at each of {len(timeline.steps)} checkpoints of one run (seed "
+        f"{timeline.run.config.seed}), from step {timeline.steps[0]:,}; bands are 95 % intervals over sequences, not "
+        "over seeds. Measures that change together need not be cause and effect."
+    )
+    if timeline.head is not None:
+        text += " Attention is that of layer {}, head {}, which is best at the end.".format(*timeline.head)
+    return Section(f"Over training: {timeline.name}", text, drawn)
