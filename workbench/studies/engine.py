@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,8 +21,9 @@ from workbench.measurement.compare_runs import mean_over_runs
 from workbench.runs import CONFIG, METRICS, Run, load_run, read_log
 from workbench.runs.weights import WEIGHTS
 from workbench.studies.code_of import described
+from workbench.studies.differs import differences
 from workbench.studies.measures import OverTraining
-from workbench.studies.result import Result
+from workbench.studies.result import Result, made_now
 from workbench.studies.reuse import take_over
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, unpack_each, write_json
@@ -36,7 +39,7 @@ from workbench.studies.study import (
 )
 from workbench.studies.tuning import Choices
 from workbench.training.sweeps.driver import train_all
-from workbench.training.sweeps.jobs import RunJob, survey, write_results
+from workbench.training.sweeps.jobs import survey, write_results
 from workbench.training.sweeps.plan import Plan, Planned, read_plan
 from workbench.util.distribution import version
 from workbench.util.files import write_atomically
@@ -185,7 +188,7 @@ class Engine:
             workers=self.workers,
             ray=self.ray,
             progress=self.progress,
-            keep=lambda: self._keep(jobs, folder),
+            keep=partial(write_results, jobs, folder),  # how far all runs are, whenever one has ended
         )
         failed = [job for job in jobs if job.status == "failed"]
         check_ended([job for job in jobs if job not in failed] if spare_failed else jobs)
@@ -194,10 +197,6 @@ class Engine:
         show = Console(stderr=True)
         each = track(planned, f"measuring {escape(self.name)}", console=show, disable=not self.progress)
         return [(one, self._measured(load_run(folder / one.name), folder.name)) for one in each]
-
-    def _keep(self, jobs: Sequence[RunJob], folder: Path) -> None:
-        """Keep how far all runs of a folder are; called whenever one has ended."""
-        write_results(jobs, folder)
 
     def _measured(self, run: Run, folder: str) -> Quantities:
         """What is measured of a run of a folder, and its learning curves; kept, so that it is measured once."""
@@ -244,19 +243,12 @@ class Engine:
         times: dict[str, float] = {}
         if self.study.timed is not None:
             times = relative_step_times({group_name(one): one.config for one in planned}, self.study.timed)
-        result = Result.of(
-            self.name,
-            self.study,
-            self.scale,
-            self.seeds,
-            groups,
-            outcomes,
-            tried,
-            Tuning.BEFORE if tried else Tuning.PLANNED,
-            planned,
-            times,
-            self._minutes(),
-        )
+        study = self.study
+        about: dict[str, Any] = {"question": study.question, "published": study.published, "note": study.note}
+        about |= {"source": None if study.source is None else asdict(study.source), "seeds": self.seeds}
+        about |= {"differs": list(differences(study, self.scale, planned)), "made": made_now(self._minutes(), times)}
+        tuning = Tuning.BEFORE if tried else Tuning.PLANNED
+        result = Result(self.name, self.scale, groups=groups, outcomes=outcomes, tried=tried, tuning=tuning, **about)
         write_json(self.out / RESULT, result.to_dict())
         if self.study.file and self.study.toml:
             write_atomically(self.out.parent / STUDY_FILE, self.study.toml.encode())
