@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from workbench.figures.curves import curves, interval, with_bars
 from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dots, each_control
-from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, framed
+from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, cells, framed
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 
@@ -102,16 +102,12 @@ def add(figure: go.Figure, line: Measurement, label: str, colour: int, dash: str
 
 def heat(lines: Runs, m: Measurement, along: str, subtitle: str) -> go.Figure:
     """A map with a row for each line."""
-    share = m.units == "share"
     figure = go.Figure()
     figure.add_heatmap(
         z=[line.values for line in lines.values()],
         x=tick_labels(next(iter(lines.values()))),
         y=list(lines),
-        colorscale=SHADES,
-        zmin=0 if share else None,
-        zmax=1 if share else None,
-        colorbar={"title": {"text": m.units, "side": "right"}, "thickness": 12, "outlinewidth": 0},
+        **cells(SHADES, m.units, share=m.units == "share"),
         hovertemplate="%{y}, " + axis_title(m, along) + " %{x}: %{z:.3f}<extra></extra>",
     )
     framed(figure, m.name, subtitle, height=190 + min(900, 24 * len(lines)), legend=False)

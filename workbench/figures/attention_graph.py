@@ -15,7 +15,7 @@ from plotly.subplots import make_subplots
 
 from workbench.figures.curves import interval, sample_size
 from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dots, every_line
-from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, VERMILLION, framed
+from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, VERMILLION, cells, framed
 from workbench.instruments.attention.path_mass import REST
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent, share_with_interval
@@ -117,17 +117,12 @@ def _role_map(run: str, m: Measurement, controls: Controls) -> go.Figure:
         z=_by_head(m),
         x=["<br>".join(role.split()) for role in roles],
         y=heads,
-        zmin=0,
-        zmax=1,
         text=words,
         texttemplate="%{text}",
         textfont={"color": "#222222", "size": 12},
-        colorscale=LIGHT,
-        colorbar={"title": {"text": "share", "side": "right"}, "thickness": 12, "tickformat": ".0%"},
+        **cells(LIGHT, "share", share=True, gap=2, tickformat=".0%", outlinewidth=1),
         customdata=_role_hover(m, controls_of(run, controls)),
         hovertemplate="%{customdata}<extra></extra>",
-        xgap=2,
-        ygap=2,
     )
     note = "; in brackets: attention drawn at random" if chance is not None else ""
     subtitle = f"{run}: share of a query's attention, over queries with such a key{note}; {sample_size({run: m})}"

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from workbench.capture import Capture
 from workbench.figures.attention import weight_in_words
 from workbench.figures.drawing import Drawing, element
-from workbench.figures.style import BLUE, GREY, VERMILLION, faint, framed, literal, thinned
+from workbench.figures.style import BLUE, GREY, VERMILLION, cells, faint, framed, literal, thinned
 from workbench.figures.token_page import Row, TokenPage, answer_rows, part_drawn, window
 from workbench.instruments.lens import lens_difference
 from workbench.instruments.residual import projection
@@ -68,14 +68,11 @@ def attention_difference(
 def _difference_map(first: np.ndarray, second: np.ndarray, words: list[str], what: str) -> go.Figure:
     """The second matrix less the first as a heat map; hovering shows both values."""
     most = float(np.abs(second - first).max()) or 1.0
-    bar = {"title": {"text": what, "side": "right"}, "tickformat": "+.2f"}
-    figure = go.Figure()
-    return figure.add_heatmap(
+    return go.Figure().add_heatmap(
         z=second - first,
         zmin=-most,
         zmax=most,
-        colorscale=BETWEEN,
-        colorbar={**bar, "thickness": 12, "outlinewidth": 0},
+        **cells(BETWEEN, what, tickformat="+.2f"),
         customdata=np.stack([first, second], axis=-1),
         text=[[f"{query} reads {key}" for key in words] for query in words],
         hovertemplate="%{text}: %{customdata[0]:.3f} and %{customdata[1]:.3f}, which is %{z:+.3f}<extra></extra>",

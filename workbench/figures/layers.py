@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 from workbench.figures.curves import interval, with_bars
 from workbench.figures.projection import normed
 from workbench.figures.runs_and_controls import Controls, Runs, dots, each_control, every_line
-from workbench.figures.style import DASHES, PALETTE, SHADES, SYMBOLS, framed, ordered_union
+from workbench.figures.style import DASHES, PALETTE, SHADES, SYMBOLS, cells, framed, ordered_union
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import number
 from workbench.measurement.places import point_name
@@ -159,11 +159,8 @@ def layer_similarity(m: Measurement, null: Measurement | None = None) -> go.Figu
         z=m.values,
         x=columns,
         y=rows,
-        colorscale=SHADES,
-        zmin=0,
-        zmax=1,
         texttemplate="%{z:.2f}" if max(m.values.shape) <= 10 else None,
-        colorbar={"title": {"text": m.units, "side": "right"}, "thickness": 12, "outlinewidth": 0},
+        **cells(SHADES, m.units, share=True),
         hovertemplate=f"{model}, %{{y}}<br>{other}, %{{x}}: %{{z:.3f}}<extra></extra>",
     )
     said = f"{'debiased, ' if m.settings['debiased'] else ''}{m.settings['tokens']:,} tokens"

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.figures.style import BLUE, DASHES, GREEN, GREY, PALETTE, PURPLE, SHADES, VERMILLION, faint, framed
+from workbench.figures.style import BLUE, DASHES, GREEN, GREY, PALETTE, PURPLE, SHADES, VERMILLION, cells, faint, framed
 from workbench.figures.style import in_order as colours_in_order
 from workbench.measurement import Measurement
 
@@ -138,8 +138,7 @@ def map_over_training(lines: Mapping[str, Measurement], title: str, subtitle: st
         z=[line.values for line in lines.values()],
         x=[f"{step:,}" for step in first.coords["step"]],
         y=list(lines),
-        colorscale=SHADES,
-        colorbar={"title": {"text": first.units, "side": "right"}, "thickness": 12, "outlinewidth": 0},
+        **cells(SHADES, first.units),
         hovertemplate="%{y}, step %{x}: %{z:.3g}<extra></extra>",
     )
     framed(figure, title, subtitle, height=190 + min(900, 22 * len(lines)), legend=False)

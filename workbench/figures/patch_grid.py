@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.figures.style import DIVERGING, PALE, TOP, framed, literal
+from workbench.figures.style import DIVERGING, PALE, TOP, cells, framed, literal
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
 from workbench.measurement.places import point_name
@@ -109,9 +109,6 @@ def _add_map(
     )
 
 
-BAR = {"title": {"text": "probability of the source's answer", "side": "right"}, "thickness": 12, "outlinewidth": 0}
-
-
 def swap(m: Measurement) -> go.Figure:
     """The probability of the source's answer after each swap, with the target's answer in every cell.
 
@@ -129,12 +126,7 @@ def swap(m: Measurement) -> go.Figure:
         text=literal(own.labels),
         customdata=random.values,
         texttemplate="%{text}" if len(points) <= 16 else None,
-        colorscale=PALE,
-        zmin=0,
-        zmax=1,
-        xgap=1,
-        ygap=1,
-        colorbar=BAR,
+        **cells(PALE, "probability of the source's answer", share=True, gap=1),
         hovertemplate="from %{y}, into %{x}: says %{text}<br>source's answer: %{z:.3f}; "
         "by random sequences' residuals: %{customdata:.3f}<extra></extra>",
     )

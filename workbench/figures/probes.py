@@ -22,6 +22,7 @@ from workbench.figures.style import (
     SKY,
     SYMBOLS,
     VERMILLION,
+    cells,
     framed,
 )
 from workbench.measurement import Measurement
@@ -144,18 +145,12 @@ def probe_map(measured: Measurement) -> go.Figure:
         z=probed,
         x=columns,
         y=rows,
-        zmin=0,
-        zmax=1,
-        colorscale=PALE,
-        xgap=2,
-        ygap=2,
         text=[["" if np.isnan(v) else _number(v, measured, 0) for v in row] for row in probed],
         texttemplate="%{text}" if len(columns) <= 32 else None,
         textfont={"color": "#222"},
         customdata=[[all_conditions(i, j) for j in range(len(columns))] for i in range(len(rows))],
         hovertemplate="%{y}, %{x}: %{customdata}<extra></extra>",
-        colorbar={"title": {"text": measured.units, "side": "right"}, "thickness": 12, "outlinewidth": 0}
-        | {"tickformat": _format(measured)},
+        **cells(PALE, measured.units, share=True, gap=2, tickformat=_format(measured)),
     )
     framed(figure, named(measured), about(measured, bars=False), height=200 + 34 * len(rows), legend=False)
     title = "label" if across == "label" else "position" if all(c.isdecimal() for c in columns) else "where"

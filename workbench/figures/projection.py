@@ -22,6 +22,7 @@ from workbench.figures.style import (
     PALETTE,
     SEQUENCE,
     SYMBOLS,
+    cells,
     framed,
     literal,
     thinned,
@@ -70,22 +71,19 @@ def token_map(best: Measurement, title: str, subtitle: str) -> go.Figure:
         text=words,
         texttemplate="%{text}" if len(positions) <= 72 else None,
         textfont={"size": 13 if len(positions) <= 32 else 10},
-        colorscale=PALE,
-        colorbar={"title": {"text": best.units, "side": "right"}, "thickness": 12, "outlinewidth": 0},
         hoverinfo="skip",
-        xgap=1,
-        ygap=1,
+        **cells(PALE, best.units, gap=1),
     )
-    cells = [(row, column) for row in range(len(points)) for column in range(len(positions))]
+    places = [(row, column) for row in range(len(points)) for column in range(len(positions))]
     figure.add_scatter(  # a heat map returns no clicks, markers do
-        x=[column for _, column in cells],
-        y=[row for row, _ in cells],
+        x=[column for _, column in places],
+        y=[row for row, _ in places],
         mode="markers",
         marker={"size": 16, "color": "rgba(0,0,0,0)"},
-        customdata=[[points[row], column] for row, column in cells],
+        customdata=[[points[row], column] for row, column in places],
         text=[
             f"{points[row]} at {positions[column]}: {words[row, column]} ({best.values[row, column]:.3g})"
-            for row, column in cells
+            for row, column in places
         ],
         hovertemplate="%{text}<extra></extra>",
     )
@@ -191,14 +189,8 @@ def components(found: Components, x: int = 1, y: int = 2) -> go.Figure:
     else:
         ticks = known[_spaced(len(known), MOST_TICKS)]
         names = [str(classed[int((classes == one).argmax())]) for one in ticks]
-        bar = {
-            "tickvals": ticks,
-            "ticktext": names,
-            "title": {"text": label, "side": "right"},
-            "thickness": 12,
-            "outlinewidth": 0,
-        }
-        marker = {"color": classes[drawn], "colorscale": SEQUENCE, "colorbar": bar, "size": 6, "opacity": 0.7}
+        marker = {"color": classes[drawn], "size": 6, "opacity": 0.7}
+        marker |= cells(SEQUENCE, label, tickvals=ticks, ticktext=names)
         figure.add_scatter(x=across, y=up, text=words, marker=marker, **each)
     some = f", {len(drawn):,} of them drawn" if len(drawn) < len(classes) else ""
     said = f"{m.settings['model']}, {point_name(m.settings['point'])}; {len(classes):,} rows{some}; {_between(found)}"
