@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
-from workbench.figures.curves import interval, sample_size
+from workbench.figures.curves import add_line, sample_size
 from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dots, every_line
 from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, VERMILLION, cells, framed
 from workbench.instruments.attention.path_mass import REST
@@ -216,17 +216,9 @@ def knockout(runs: Runs, controls: Controls) -> list[go.Figure]:
     ]
     shifts = np.linspace(-0.03, 0.03, len(lines)) * len(lines)  # so that intervals do not lie on one another
     for shift, (i, j, run, what, line) in zip(shifts, lines, strict=True):
-        figure.add_traces(dots(line, list(np.array(line.coords["hop"]) + shift), PALETTE[i % len(PALETTE)]))
-        figure.add_scatter(
-            x=np.array(line.coords["hop"]) + shift,
-            y=line.values,
-            error_y=interval(line),
-            name=f"{run}: {what}",
-            mode="lines+markers",
-            line={"color": PALETTE[i % len(PALETTE)], "dash": DASHES[j], "width": 2.5 if j == 0 else 1.8},
-            marker={"symbol": SYMBOLS[j], "size": 8},
-            hovertemplate="%{y:.1%}",
-        )
+        at, colour = list(np.array(line.coords["hop"]) + shift), PALETTE[i % len(PALETTE)]
+        look: dict[str, Any] = {"dash": DASHES[j], "symbol": SYMBOLS[j], "width": 2.5 if j == 0 else 1.8}
+        add_line(figure, line, at, f"{run}: {what}", colour, hovertemplate="%{y:.1%}", **look)
     edited = {run: str(m.settings.get("edited", "every head")) for run, m in runs.items()}
     places = dict.fromkeys(edited.values())
     where = next(iter(places)) if len(places) == 1 else "; ".join(f"{run}: {place}" for run, place in edited.items())

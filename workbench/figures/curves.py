@@ -49,31 +49,49 @@ def curves(runs: Runs, title: str, y_title: str, subtitle: str, controls: Contro
         colour = PALETTE[i % len(PALETTE)]
         defined = ~np.isnan(m.values)
         ticks = _ticks(m, defined)
-        figure.add_traces(dots(m, ticks, colour, defined))
-        figure.add_scatter(
-            x=ticks,
-            y=m.values[defined],
-            error_y=interval(m, defined),
-            name=run,
-            mode="lines+markers",
-            line={"color": colour, "width": 2.5},
-            marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 8},
-        )
+        add_line(figure, m, ticks, run, colour, keep=defined, symbol=SYMBOLS[i % len(SYMBOLS)])
         for dash, (words, control) in zip(DASHES[1:], controls_of(run, controls or {}).items(), strict=False):
             defined, line = ~np.isnan(control.values), {"color": colour, "width": 1.5, "dash": dash}
             x, y = _ticks(control, defined), control.values[defined]
             figure.add_scatter(x=x, y=y, name=f"{run}, {words}", mode="lines", line=line)
     framed(figure, title, subtitle)
-    figure.update_yaxes(title=y_title)
-    if next(iter(runs.values())).units == "share":
-        figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
-    else:
-        figure.update_yaxes(rangemode="tozero")
+    scaled(figure.update_yaxes(title=y_title), next(iter(runs.values())))
     labels = ordered_union([_labels(m, ~np.isnan(m.values)) for m in runs.values()])
     if dim not in POINTS:
         return figure.update_xaxes(title=dim, **({"tickvals": _apart(labels)} if len(labels) <= 32 else {}))
     title, names = "point of the residual" if dim == "layer" else dim, [point_name(label) for label in labels]
     return figure.update_xaxes(title=title, type="category", categoryorder="array", categoryarray=names)
+
+
+def add_line(
+    figure: go.Figure,
+    m: Measurement,
+    at: Sequence[Any],
+    name: str,
+    colour: str,
+    *,
+    keep: np.ndarray | None = None,
+    main: bool = True,
+    width: float = 2.5,
+    dash: str | None = None,
+    symbol: str | None = None,
+    size: int = 8,
+    mode: str = "lines+markers",
+    hovertemplate: str | None = None,
+) -> None:
+    """Draw values as marks on a line, with intervals and each seed's dot behind them; without both if not `main`."""
+    if main:
+        figure.add_traces(dots(m, at, colour, keep))
+    look = {"line": {"color": colour, "width": width, "dash": dash}, "marker": {"symbol": symbol, "size": size}}
+    look |= {"mode": mode, "hovertemplate": hovertemplate, "error_y": interval(m, keep) if main else None}
+    figure.add_scatter(x=at, y=m.values if keep is None else m.values[keep], name=name, **look)
+
+
+def scaled(figure: go.Figure, m: Measurement) -> go.Figure:
+    """The figure with a share's axis from 0 to 1, and any other's from 0."""
+    if m.units == "share":
+        return figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
+    return figure.update_yaxes(rangemode="tozero")
 
 
 def _labels(m: Measurement, keep: np.ndarray) -> list[Any]:
@@ -121,7 +139,7 @@ def gold_mass(measurement: Measurement) -> go.Figure:
 
 
 def interval(m: Measurement, keep: np.ndarray | None = None) -> dict[str, Any] | None:
-    """Plotly's error bars for a measurement's interval, None where it has none."""
+    """Plotly's error bars for a measurement's interval, of all dims in a row; None where it has none."""
     if m.low is None or m.high is None:
         return None
     rows = np.ones_like(m.values, dtype=bool) if keep is None else keep
