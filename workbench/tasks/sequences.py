@@ -45,6 +45,7 @@ class Sequences(Task):
     unit: ClassVar[Literal["position"]] = "position"
     running_text: ClassVar[bool] = True
     files: ClassVar[tuple[str, ...]] = ("path",)
+    groups: ClassVar[tuple[int, ...]] = tuple(range(_EIGHTHS))
 
     path: str = Field(description="a file that `Sequences.save` wrote")
 
@@ -130,10 +131,6 @@ class Sequences(Task):
     @property
     def pad(self) -> int:
         return int(self._given[1]["pad"])
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        return tuple(range(_EIGHTHS))
 
     def sample(
         self, n: int, generator: torch.Generator, /, *, split: Split | None = None, head: str = "main", **condition: Any
