@@ -27,7 +27,7 @@ from workbench.judgement.words import circuits as words
 from workbench.measurement import Measurement
 from workbench.util.words import capitalised
 
-METHOD_NAMES = {"eap_ig": "EAP-IG", "eap": "EAP", "path_patching": "path patching (exact)"}
+METHOD_NAMES = {"eap_ig": "EAP-IG", "eap": "EAP", "gim": "GIM", "path_patching": "path patching (exact)"}
 
 METHODS_MISS = (
     "Path patching edits one edge after the other: exact, slow in models of many edges, and it finds heads that do "

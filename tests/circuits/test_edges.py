@@ -17,7 +17,8 @@ from transformer_lens.tools.analysis.attribution_patching import (
 )
 
 from tests.circuits.conftest import compared
-from workbench.circuits import Comparison, Graph, eap, eap_ig, path_patching, score_edges
+from workbench.circuits import Comparison, Graph, eap, eap_ig, gim, path_patching, score_edges
+from workbench.circuits.gim import interaction_hooks
 from workbench.circuits.metrics import METRICS
 from workbench.circuits.rewired import rewired_logits, writes
 
@@ -113,7 +114,55 @@ def test_eap_ig_is_its_formula_computed_a_second_time(steps: int) -> None:
         assert np.allclose(same.values, np.stack(list(own.values())), atol=1e-12)
 
 
-def by_hand(comparison: Comparison, pair: int, steps: int) -> dict[str, float]:
+def test_gim_is_its_formula_computed_a_second_time_and_leaves_the_forward_pass_as_it_is() -> None:
+    comparison = compared("standard", n=3, n_layers=1, direction="noise")
+    own, plain = table(Graph(1, 2), gim(comparison).values), table(Graph(1, 2), eap(comparison).values)
+    for pair in range(3):
+        expected = by_hand(comparison, pair, 1, Gim)
+        assert {name: values[pair] for name, values in own.items()} == pytest.approx(expected, abs=1e-10)
+    assert not np.allclose(own["input->a0.h0<q>"], plain["input->a0.h0<q>"], rtol=0.1)
+    model, tokens = comparison.model, comparison.pairs.clean.tokens
+    with interaction_hooks(model) as hooks:
+        assert torch.allclose(model.run_with_hooks(tokens, fwd_hooks=list(hooks)), model(tokens), atol=1e-12)
+
+
+def test_gim_refuses_a_pattern_that_is_not_the_softmax_of_its_scores() -> None:
+    comparison = compared("standard", n=2)
+    model, tokens = comparison.model, comparison.pairs.clean.tokens
+    uniform = ("blocks.0.attn.hook_attn_scores", lambda scores, hook: scores * 0)
+    with interaction_hooks(model) as hooks, pytest.raises(ValueError, match=r"scores; that of blocks\.0 is not"):
+        model.run_with_hooks(tokens, fwd_hooks=[*hooks, uniform])
+
+
+class Plain:
+    """What a backward pass does on its way."""
+
+    softmax = staticmethod(lambda scores: scores.softmax(-1))
+    share = staticmethod(lambda x, part: x)
+    norm = staticmethod(lambda module, x: module(x))
+
+
+class Gim:
+    """The three modifications of Edin et al. (2025), §4, by values whose gradient is another's."""
+
+    @staticmethod
+    def softmax(scores: Tensor) -> Tensor:
+        soft = 2 * (scores / 2).softmax(-1)
+        return soft - soft.detach() + scores.softmax(-1).detach()
+
+    @staticmethod
+    def share(x: Tensor, part: str) -> Tensor:
+        scaled = x * (0.5 if part == "v" else 0.25)
+        return scaled - scaled.detach() + x.detach()
+
+    @staticmethod
+    def norm(module: Any, x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        scale = (centred.var(-1, keepdim=True, correction=0) + module.eps).sqrt().detach()
+        return centred / scale * module.weight + module.bias
+
+
+def by_hand(comparison: Comparison, pair: int, steps: int, back: Any = Plain) -> dict[str, float]:
     """(z_u − z'_u) · 1/m Σ_k ∂L(z' + k/m (z − z')) / ∂(input of v), Hanna et al. (2024), equation 3."""
     model: Any = comparison.model
     one, block = comparison.pairs[pair : pair + 1], model.blocks[0]
@@ -127,16 +176,19 @@ def by_hand(comparison: Comparison, pair: int, steps: int) -> dict[str, float]:
         middle = x + part["o"].bias
         for h in range(heads):
             rows = slice(8 * h, 8 * h + 8)
-            q, k, v = (ln1(readers[f"a0.h{h}<{p}>"]) @ part[p].weight[rows].T + part[p].bias[rows] for p in "qkv")
+            q, k, v = (
+                back.share(back.norm(ln1, readers[f"a0.h{h}<{p}>"]) @ part[p].weight[rows].T + part[p].bias[rows], p)
+                for p in "qkv"
+            )
             scores = (q @ k.transpose(-1, -2) / 8**0.5).masked_fill(torch.ones(12, 12).triu(1).bool(), -torch.inf)
-            written[f"a0.h{h}"] = scores.softmax(-1) @ v @ part["o"].weight[:, rows].T
+            written[f"a0.h{h}"] = back.softmax(scores) @ v @ part["o"].weight[:, rows].T
             middle = middle + written[f"a0.h{h}"]
         readers["m0"] = middle.clone()
         mlp = block.mlp
-        inner = torch.nn.functional.gelu(getattr(mlp, "in").original_component(ln2(readers["m0"])))
+        inner = torch.nn.functional.gelu(getattr(mlp, "in").original_component(back.norm(ln2, readers["m0"])))
         written["m0"] = mlp.out.original_component(inner)
         readers["logits"] = middle + written["m0"]
-        logits = model.unembed.original_component(final(readers["logits"]))
+        logits = model.unembed.original_component(back.norm(final, readers["logits"]))
         return logits, readers, written
 
     embedded = []
@@ -229,7 +281,7 @@ def test_what_there_is_not_is_refused_in_words() -> None:
     comparison = compared()
     with pytest.raises(ValueError, match="steps must be at least 1, not 0"):
         eap_ig(comparison, steps=0)
-    with pytest.raises(ValueError, match="unknown method 'acdc'; there is: eap, eap_ig, path_patching"):
+    with pytest.raises(ValueError, match="unknown method 'acdc'; there is: eap, eap_ig, gim, path_patching"):
         score_edges(comparison, "acdc")
     with pytest.raises(ValueError, match="no edge 'm5->logits'"):
         path_patching(comparison, ["m5->logits"])

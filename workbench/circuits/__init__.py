@@ -19,7 +19,7 @@ from workbench.circuits.alignment import Search, beside_controls
 from workbench.circuits.circuit import Circuit, greedy_edges, top_edges
 from workbench.circuits.comparison import Comparison, baselines
 from workbench.circuits.direct import direct_logit_attribution
-from workbench.circuits.edges import METHODS, eap, eap_ig, path_patching, score_edges
+from workbench.circuits.edges import METHODS, eap, eap_ig, gim, path_patching, score_edges
 from workbench.circuits.faithfulness import (
     answers_both,
     circuit_answers,
@@ -61,6 +61,7 @@ __all__ = [
     "eap_ig",
     "faithfulness",
     "faithfulness_curve",
+    "gim",
     "greedy_edges",
     "interchange_accuracy",
     "judge_circuit",

@@ -201,6 +201,7 @@ def gradients(
     clean: Tensor,
     names: Sequence[str],
     start: Float[Tensor, "row pos d_model"] | None = None,
+    hooks: Hooks | None = None,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The named activations of a run, and the gradient of each pair's metric there.
 
@@ -209,6 +210,7 @@ def gradients(
         tokens: the run's input.
         names: hook names.
         start: the residual before the first layer; by default its own.
+        hooks: of the run besides.
 
     Raises:
         ValueError: if the output does not depend on what is computed at one of them.
@@ -222,8 +224,8 @@ def gradients(
         return (residual if start is None else start).detach().requires_grad_(True)
 
     with torch.enable_grad():
-        hooks: Hooks = [(INPUT, begin), *((name, partial(_keep, kept=kept, name=name)) for name in names)]
-        total = comparison.score(comparison.run(tokens, hooks), part, clean).sum()
+        keep = [(name, partial(_keep, kept=kept, name=name)) for name in names]
+        total = comparison.score(comparison.run(tokens, [(INPUT, begin), *keep, *(hooks or [])]), part, clean).sum()
         _check_reached(kept, names)
         of_total = torch.autograd.grad(total, [kept[name] for name in names], allow_unused=True)
     slopes = {

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from workbench.circuits.comparison import INPUT, Comparison, activations, check_names
 from workbench.circuits.graph import Graph
 from workbench.measurement import Measurement
+from workbench.models import AnyHooked
 from workbench.models.facts import logit_transform
 
 NORMALISED = "ln_final.hook_out"
@@ -35,7 +36,7 @@ def direct_logit_attribution(comparison: Comparison) -> Measurement:
     """
     if comparison.metric != "logit_difference":
         raise ValueError(f"direct attribution is of the logit_difference, not of {comparison.metric}: that is no sum")
-    norm = _final_norm(comparison)
+    norm = Norm.at(getattr(comparison.model, "ln_final", None), comparison.model)
     transform = logit_transform(comparison.model, comparison.pairs.clean.tokens[:2].to(comparison.device))
     if transform is None or not math.isinf(transform.cap):
         raise ValueError("direct attribution is of logits that are a sum of writes: this model caps or changes its own")
@@ -71,39 +72,40 @@ def _check_sum(values: np.ndarray, clean_run: np.ndarray) -> None:
 
 
 @dataclass(frozen=True)
-class _Norm:
-    """A final norm: what it multiplies each dimension by, what it adds, and whether it takes the mean off first."""
+class Norm:
+    """A LayerNorm or RMSNorm: what it multiplies by and adds, and whether it takes the mean off first."""
 
     gain: Tensor
     bias: Tensor | None
     centres: bool
     eps: float
 
-    def __call__(self, write: Tensor, final: Tensor) -> Tensor:
+    def __call__(self, write: Tensor, residual: Tensor) -> Tensor:
         """A write as the norm passes it on, with the scale of the whole residual, and without the bias."""
         if self.centres:
-            write, final = (each - each.mean(-1, keepdim=True) for each in (write, final))
-        return self.gain * write / (final.square().mean(-1, keepdim=True) + self.eps).sqrt()
+            write, residual = (each - each.mean(-1, keepdim=True) for each in (write, residual))
+        return self.gain * write / (residual.square().mean(-1, keepdim=True) + self.eps).sqrt()
 
+    @staticmethod
+    @torch.no_grad()
+    def at(place: Any, model: AnyHooked) -> Norm | None:
+        """What a model normalises by at `ln_final` or a block's `ln1`; None where it does not.
 
-@torch.no_grad()
-def _final_norm(comparison: Comparison) -> _Norm | None:
-    """The final norm, or None where there is none. Raises ValueError for one that is no LayerNorm and no RMSNorm."""
-    module = getattr(getattr(comparison.model, "ln_final", None), "original_component", None)
-    if module is None or isinstance(module, nn.Identity):
-        return None
-    cfg = cast(Any, comparison.model.cfg)
-    probe = torch.linspace(-1, 2, cfg.d_model).to(next(comparison.model.parameters()))
-    if isinstance(module, nn.LayerNorm):
-        gain = torch.ones_like(probe) if module.weight is None else module.weight
-        return _Norm(gain, module.bias, True, module.eps)
-    eps = next((float(getattr(module, name)) for name in ("variance_epsilon", "eps") if hasattr(module, name)), 0.0)
-    norm = _Norm(module(torch.ones_like(probe)) * math.sqrt(1 + eps), None, False, eps)  # of ones the scale is known
-    if not all(torch.allclose(module(x), norm(x, x), rtol=1e-4, atol=1e-4) for x in (probe, 5 * probe)):
-        raise ValueError(
-            f"the final norm is a {type(module).__name__}: direct attribution knows LayerNorm, RMSNorm and no norm"
-        )
-    return norm
+        Raises:
+            ValueError: if it is no LayerNorm and no RMSNorm.
+        """
+        module = getattr(place, "original_component", None)
+        if module is None or isinstance(module, nn.Identity):
+            return None
+        probe = torch.linspace(-1, 2, cast(Any, model.cfg).d_model).to(next(model.parameters()))
+        if isinstance(module, nn.LayerNorm):
+            gain = torch.ones_like(probe) if module.weight is None else module.weight
+            return Norm(gain, module.bias, True, module.eps)
+        eps = next((float(getattr(module, name)) for name in ("variance_epsilon", "eps") if hasattr(module, name)), 0.0)
+        norm = Norm(module(torch.ones_like(probe)) * math.sqrt(1 + eps), None, False, eps)  # the scale of ones is known
+        if not all(torch.allclose(module(x), norm(x, x), rtol=1e-4, atol=1e-4) for x in (probe, 5 * probe)):
+            raise ValueError(f"a norm of the model is a {type(module).__name__}, neither LayerNorm nor RMSNorm")
+        return norm
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Attribution to edges: path patching, edge attribution patching (EAP), and EAP with integrated gradients."""
+"""Attribution to edges: path patching, edge attribution patching (EAP), with integrated gradients, and by GIM."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.circuits.comparison import Comparison, gradients
+from workbench.circuits.gim import interaction_hooks
 from workbench.circuits.graph import LOGITS, Graph
 from workbench.circuits.rewired import check_graph, own_inputs, reader_hooks, writes
+from workbench.interventions import Hooks
 from workbench.measurement import Measurement
 from workbench.tasks import Pairs
 from workbench.util.lookup import lookup
@@ -158,13 +160,41 @@ def eap_ig(comparison: Comparison, *, steps: int = STEPS) -> Measurement:
     return _edge_scores(comparison, "EAP with integrated gradients (EAP-IG)", slopes, about)
 
 
+def gim(comparison: Comparison) -> Measurement:
+    """EAP with the gradient of GIM (Edin et al. 2025), which sees keys that stand in for each other: `circuits.gim`.
+
+    The scale of LayerNorms is held, unlike in `eap`. One pass forward and back for all edges; the scores are shares of
+    gradients, so their size is no estimate of an effect.
+
+    Args:
+        comparison: the model, the pairs, the metric and the direction.
+
+    Returns as `eap`.
+
+    Raises:
+        ValueError: as `eap`, or if a pattern is not the softmax of its scores.
+    """
+
+    def slopes(part: Pairs, clean: Tensor) -> dict[str, Tensor]:
+        with interaction_hooks(comparison.model) as hooks:
+            return _reader_slopes(comparison, comparison.sides(part)[0], part, clean, hooks=hooks)
+
+    about = "Scored by a gradient in which softmax is softer and products are shared out: an order, not an effect."
+    return _edge_scores(comparison, "EAP with gradient interaction modifications (GIM)", slopes, about)
+
+
 def _reader_slopes(
-    comparison: Comparison, tokens: Tensor, part: Pairs, clean: Tensor, start: Tensor | None = None
+    comparison: Comparison,
+    tokens: Tensor,
+    part: Pairs,
+    clean: Tensor,
+    start: Tensor | None = None,
+    hooks: Hooks | None = None,
 ) -> dict[str, Tensor]:
     """The gradient of the metric at the input of every reader, by hook name."""
     names = [name for name, _, _ in reader_hooks(Graph.of(comparison.model))]
     with own_inputs(comparison.model):
-        return gradients(comparison, tokens, part, clean, names, start)[1]
+        return gradients(comparison, tokens, part, clean, names, start, hooks)[1]
 
 
 def _edge_scores(
@@ -193,6 +223,7 @@ METHODS: dict[str, Callable[[Comparison], Measurement]] = {
     "path_patching": path_patching,
     "eap": eap,
     "eap_ig": eap_ig,
+    "gim": gim,
 }
 """Ways to score edges, the exact one first."""
 

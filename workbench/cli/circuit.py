@@ -22,7 +22,7 @@ def add(commands: Commands, name: str) -> None:
         "With --pairs, the same of a model of Hugging Face on pairs of texts.",
     )
     add_pairs(parser)
-    parser.add_argument("--method", default="eap_ig", help="eap_ig, eap or path_patching, which is exact and slow")
+    parser.add_argument("--method", default="eap_ig", help="eap_ig, eap, gim or path_patching, which is exact and slow")
     parser.add_argument(
         "--edges", type=int, metavar="N", help="the circuit's size (default: the fewest that keep 90 to 110 %%)"
     )

@@ -19,6 +19,7 @@ from workbench.benchmark.scoring import Method
 METHODS: dict[str, Method] = {
     "eap": edges.eap,
     "eap_ig": edges.eap_ig,
+    "gim": edges.gim,
     "path_patching": edges.path_patching,
     "edge_cutting": edges.edge_cutting,
     "transformer_lens_eap": edges.transformer_lens_eap,

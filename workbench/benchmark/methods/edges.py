@@ -57,6 +57,13 @@ def eap_ig(question: Question) -> Answer | None:
     return _scored(question, circuits.eap_ig)
 
 
+def gim(question: Question) -> Answer | None:
+    """Edge attribution patching with gradient interaction modifications, from one gradient."""
+    if question.asks is not Asks.EDGES:
+        return None
+    return by_mean(circuits.gim(question.pairs), list(question.candidates), effects=False)
+
+
 def path_patching(question: Question) -> Answer | None:
     """Path patching: each edge alone carries what its writer wrote in the other run."""
     return _scored(question, circuits.path_patching)
