@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from workbench.studies.study import (
 )
 from workbench.studies.tuning import Choices
 from workbench.training.sweeps.driver import train_all
-from workbench.training.sweeps.jobs import survey, write_results
+from workbench.training.sweeps.jobs import RunJob, survey, write_results
 from workbench.training.sweeps.plan import Plan, Planned, read_plan
 from workbench.util.distribution import version
 from workbench.util.files import write_atomically
@@ -188,7 +187,7 @@ class Engine:
             workers=self.workers,
             ray=self.ray,
             progress=self.progress,
-            keep=partial(write_results, jobs, folder),  # how far all runs are, whenever one has ended
+            keep=lambda: self._keep(jobs, folder),
         )
         failed = [job for job in jobs if job.status == "failed"]
         check_ended([job for job in jobs if job not in failed] if spare_failed else jobs)
@@ -197,6 +196,10 @@ class Engine:
         show = Console(stderr=True)
         each = track(planned, f"measuring {escape(self.name)}", console=show, disable=not self.progress)
         return [(one, self._measured(load_run(folder / one.name), folder.name)) for one in each]
+
+    def _keep(self, jobs: Sequence[RunJob], folder: Path) -> None:
+        """Keep how far all runs of a folder are; called whenever one has ended."""
+        write_results(jobs, folder)
 
     def _measured(self, run: Run, folder: str) -> Quantities:
         """What is measured of a run of a folder, and its learning curves; kept, so that it is measured once."""
