@@ -62,7 +62,7 @@ def choose_sides(first: Look) -> Sides | None:
     """The sidebar's run and input beside fields for the second side; None, with a message, if that cannot be opened."""
     with st.container(border=True, key="sides"):
         left, right, settings = st.columns([1, 5.4, 1.2], vertical_alignment="center")
-        left.markdown(f"**A · {plain(first.opened.name)}**  \n:gray[:small[as the sidebar has it]]")
+        left.markdown(f"**A · {plain(first.opened.name)}**  \n:gray[:small[from the sidebar]]")
         with right:
             second = _second(first)
         if second is None:
@@ -81,7 +81,7 @@ def choose_sides(first: Look) -> Sides | None:
 
 
 def _second(first: Look) -> Look | None:
-    run_at, step_at, input_at = st.columns([1, 0.7, 1.7])
+    run_at, step_at, input_at = st.columns([1, 0.6, 2.1])
     runs = _others_first(first.opened.run)
     session = memory()
     # Where A is changed: B keeps its run, unless that is A now, or nobody chose it.

@@ -19,11 +19,13 @@ from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.capture import Subject
 from workbench.instruments.weights import composition, token_circuits
-from workbench.judgement.words.figures import largest_of_rows
+from workbench.judgement.words.figures import largest_of_rows, spread_of_scores
 from workbench.measurement import Measurement
 
 CIRCUITS = {
     "QK": "QK: which key a query scores",
+    "QK token-position": "QK: which position a token scores",
+    "QK position-position": "QK: which position a position scores",
     "OV": "OV: what reading a token writes",
     "pattern": "pattern: the QK circuit after softmax",
     "mixing": "what the layer makes of the pattern",
@@ -49,12 +51,13 @@ def subject(look: Look) -> code.Symbol:
 def circuits(look: Look) -> None:
     drawing, inspector = drawing_and_cell()
     with drawing, panel("Between tokens", "weights-circuit") as p:
-        kind = choose("Circuit", list(CIRCUITS), "circuit_kind", "QK", CIRCUITS.__getitem__, width=330)
+        kinds = [*token_circuits.circuits_of(look.opened.subject), "pattern", "mixing"]
+        kind = choose("Circuit", kinds, "circuit_kind", "QK", CIRCUITS.__getitem__, width=330)
         layer, head = choose_head(look)
-        shown: Any = "OV" if kind == "OV" else "QK"
+        shown: Any = kind if kind in token_circuits.ENDS else "QK"
         facts = subject(look)
         try:
-            if kind in ("QK", "OV"):
+            if kind in token_circuits.ENDS:
                 m = code.assign("circuit", token_circuits.circuit, facts, layer, head, kind)
             else:
                 read = code.assign("read", token_circuits.reads, facts, layer, head)
@@ -68,8 +71,12 @@ def circuits(look: Look) -> None:
         says = (
             f"{code.value_of(m).caption} Click a cell, or move with the arrow keys, to see how it comes about. {SAYS}"
         )
-        p.show(figure, {"circuit": m}, says, verdict=largest_of_rows(code.value_of(m)), cell=to_entry)
-    directions(look, (layer, head), shown)
+        verdict = [largest_of_rows(code.value_of(m))]
+        if kind != "OV":
+            spread = code.assign("spread", token_circuits.spreads, facts, layer, head)
+            verdict.insert(0, spread_of_scores(code.value_of(spread)))
+        p.show(figure, {"circuit": m}, says, verdict=" ".join(filter(None, verdict)) or None, cell=to_entry)
+    directions(look, (layer, head), shown[:2])
 
 
 def to_entry(row: str, column: int) -> None:
@@ -84,7 +91,7 @@ def entry(look: Look, head: tuple[int, int], kind: str, m: Measurement) -> tuple
 
     Returns its row and column.
     """
-    names = ("Query", "Key") if kind == "QK" else ("Token read", "Logit of")
+    names = ("Token read", "Logit of") if kind == "OV" else ("Query", "Key")
     with panel("One entry, by its directions", "weights-entry") as p:
         row = st.container(horizontal=True, vertical_alignment="bottom")
         words, strongest = m.coords, np.unravel_index(np.abs(m.values).argmax(), m.values.shape)

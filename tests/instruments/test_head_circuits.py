@@ -50,9 +50,11 @@ def test_circuits_and_their_singular_vectors_are_transformer_lenss() -> None:
     hooked, subject = hook(model), subject_of(model)
     encoder, unembed = model.token_embedding.weight.detach(), model.unembedding.weight.detach()
     for kind, factored, right in (("QK", hooked.QK, encoder.T), ("OV", hooked.OV, unembed.T)):
-        whole = encoder @ factored.AB[2, 1].detach() @ right
+        scale = 5**-0.5 if kind == "QK" else 1.0  # theirs is before it
+        whole = scale * encoder @ factored.AB[2, 1].detach() @ right
         assert token_circuits.circuit(subject, 2, 1, kind).values == pytest.approx(whole.numpy(), abs=1e-5)
         u, sigma, vh = (part[2, 1].detach() for part in factored.svd())
+        sigma = scale * sigma
         found = token_circuits.singular_vectors(subject, 2, 1, kind, top=12)
         assert found.settings["singular_values"] == pytest.approx(sigma.tolist()[:5], abs=1e-5)
         vectors = vh if vh.shape[-1] == 5 else vh.T
@@ -60,6 +62,34 @@ def test_circuits_and_their_singular_vectors_are_transformer_lenss() -> None:
             components = (theirs[:, :5].T @ basis.T).abs().sort(-1, descending=True).values
             ours = np.sort(np.abs(found.select(side=side).values), axis=-1)[:, ::-1]
             assert ours == pytest.approx(components.numpy(), abs=1e-5), (kind, side)
+
+
+@torch.no_grad()
+def test_of_positions_a_circuit_is_the_score_that_one_token_at_two_places_has() -> None:
+    """Without a norm, scores are the sum of all four terms: of tokens, of positions, and of one with the other."""
+    model = decoder(norm="none", n_layers=1)
+    for projection in ("q", "k"):
+        getattr(model.layers[0].attn, projection).bias.zero_()
+    hooked, subject = hook(model), subject_of(model)
+    tokens = torch.tensor([[3, 7, 1, 3, 11]])
+    _, cache = hooked.run_with_cache(tokens)
+    values = {kind: token_circuits.circuit(subject, 0, 2, kind).values for kind in token_circuits.circuits_of(subject)}
+    by_position, between = values["QK token-position"], values["QK position-position"]
+    embedded, at = model.token_embedding.weight.double(), model.position_embedding(torch.arange(5)).double()
+    into, out = HeadWeights.of(subject).of_head(0, 2, "QK")
+    for query in range(5):
+        for key in range(query + 1):
+            a, b = int(tokens[0, query]), int(tokens[0, key])
+            rest = float(at[query] @ into @ out @ embedded[b])  # of a position with a token
+            total = values["QK"][a, b] + by_position[a, key] + between[query, key] + rest
+            assert total == pytest.approx(float(cache["blocks.0.attn.hook_attn_scores"][0, 2, query, key]), abs=1e-5)
+    spread = token_circuits.spreads(subject, 0, 2)
+    assert spread.coords["circuit"] == ["QK", "QK token-position", "QK position-position"]
+    assert spread.values[1] == pytest.approx(np.sqrt(by_position.var(axis=1).mean()))
+    turning = subject_of(decoder(positions="rotary", d_head=4))
+    assert (
+        token_circuits.circuits_of(turning) == ["QK", "OV"] and len(token_circuits.spreads(turning, 0, 0).values) == 1
+    )
 
 
 def test_singular_vectors_make_the_circuit_and_their_labels_are_its_tokens() -> None:
@@ -134,7 +164,7 @@ def test_what_cannot_be_read_is_refused_in_words() -> None:
     subject = subject_of(decoder())
     with pytest.raises(ValueError, match="layers are 0 to 2, heads 0 to 3"):
         token_circuits.circuit(subject, 3, 0, "QK")
-    with pytest.raises(ValueError, match="QK and OV, not 'VO'"):
+    with pytest.raises(ValueError, match="QK, QK token-position, QK position-position, OV, not 'VO'"):
         token_circuits.circuit(subject, 0, 0, "VO")
     with pytest.raises(ValueError, match="Q, K, V, not 'O'"):
         composition._scores(HeadWeights.of(subject), "O")

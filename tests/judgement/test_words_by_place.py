@@ -79,12 +79,12 @@ def test_of_a_change_that_its_interval_tells_half_of_the_way_is_told_too() -> No
         return by_place.changed(measured(values, "Rate", "share", wide, step=[0, 10, 100, 600]), "step")
 
     start = "Rate: 20% at step 0, 90% at step 600"
-    half = "half of that change was not there yet at step"
-    assert told([0.2, 0.1, 0.6, 0.9], 0.1) == f"{start}; {half} 10 (10%), there at step 100 (60%)."
-    assert told([0.2, 0.9, 0.4, 0.9], 0.1) == f"{start}; {half} 0 (20%), there at step 10 (90%)."
+    half = "half of that change came between step"
+    assert told([0.2, 0.1, 0.6, 0.9], 0.1) == f"{start}; {half} 10 (10%) and step 100 (60%)."
+    assert told([0.2, 0.9, 0.4, 0.9], 0.1) == f"{start}; {half} 0 (20%) and step 10 (90%)."
     assert told([0.2, 0.1, 0.6, 0.9], 0.8) == told([0.2, 0.1, 0.6, 0.9], None) == f"{start}."
     falls = told([0.9, 0.95, 0.3, 0.2], 0.1)
-    assert falls == f"Rate: 90% at step 0, 20% at step 600; {half} 10 (95%), there at step 100 (30%)."
+    assert falls == f"Rate: 90% at step 0, 20% at step 600; {half} 10 (95%) and step 100 (30%)."
 
 
 def test_a_difference_is_told_only_where_its_interval_excludes_none() -> None:
@@ -94,7 +94,13 @@ def test_a_difference_is_told_only_where_its_interval_excludes_none() -> None:
     assert by_place.differs(sure) == told
     sides = measured([0.9, 0.4], "A", "share", hop=[1, 2]), measured([0.4, 0.45], "B", "share", hop=[1, 2])
     assert by_place.differs(sure, sides) == (
-        "At hop 1: 90% in A, 40% in B, -50 percentage points [-60, -40]. B differs from A at 1 of 2 places, by "
+        "At hop 1: 90% in A, 40% in B, -50 percentage points [-60, -40]; at hop 2: 40% in A, 45% in B, "
+        "+5 percentage points [-5, 15]."
+    )
+    many = measured([-0.5, 0.05, 0.05, 0.05], "B − A", units, 0.1, hop=[1, 2, 3, 4])
+    of_each = [measured(values, "A", "share", hop=[1, 2, 3, 4]) for values in ([0.9] + 3 * [0.4], [0.4] + 3 * [0.45])]
+    assert by_place.differs(many, of_each) == (
+        "At hop 1: 90% in A, 40% in B, -50 percentage points [-60, -40]. B differs from A at 1 of 4 places, by "
         "intervals that exclude 0."
     )
     unsure = by_place.differs(measured([-0.5, 0.05], "B − A", units, 0.6, hop=[1, 2]))

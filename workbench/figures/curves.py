@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dot
 from workbench.figures.style import BLUE, DASHES, GREEN, PALETTE, SYMBOLS, framed, ordered_union
 from workbench.measurement import Measurement
 from workbench.measurement.places import POINTS, point_name
-from workbench.tasks import counted
 
 NARROWEST = 32  # numbers that can stand side by side under an axis
 
@@ -169,24 +168,14 @@ def sample_size(runs: Mapping[str, Measurement], each: str = "") -> str:
         return "single values"
     if parts == ["1 sequences"]:
         return "one sequence"
-    of_each, in_all = (f" at each {each}", " in all") if each else ("", "")
-    drawn = _drawn(runs.values())
-    return f"means over {' or '.join(parts)}{of_each}{drawn}{in_all if drawn else ''}"
+    of_each = f" at each {each}" if each else ""
+    return f"means over {' or '.join(parts)}{of_each}"
 
 
 def with_bars(runs: Mapping[str, Measurement], each: str = "") -> str:
     """The same, and what bars are, where any value has an interval."""
     bars = any(m.low is not None and not np.isnan(m.low).all() for m in runs.values())
     return f"{sample_size(runs, each)}{'; bars are 95 % intervals' if bars else ''}"
-
-
-def _drawn(measured: Iterable[Measurement]) -> str:
-    """`; 256 drawn, 139 distinct`; nothing where all are, or the runs are of other sequences."""
-    known = [m.settings for m in measured if "drawn" in m.settings and "seeds" not in m.settings]
-    counts = {(settings["drawn"], settings["distinct"]) for settings in known}
-    if len(counts) != 1 or min(counts)[0] == min(counts)[1]:
-        return ""
-    return f"; {counted(*counts.pop())}"
 
 
 def _span(measured: Sequence[Measurement]) -> str:

@@ -72,7 +72,8 @@ def _add_bars(figure: go.Figure, bars: Sequence[_Bar], row: int) -> None:
             "symmetric": False,
             "array": [max(0.0, bar.high - bar.share) for bar in bars],
             "arrayminus": [max(0.0, bar.share - bar.low) for bar in bars],
-            "thickness": 1.5,
+            "thickness": 2,
+            "color": GREY,
         },
         orientation="h",
         marker={

@@ -20,7 +20,7 @@ MOST_VALUES = 256**2  # of larger maps, hovering names the tokens alone
 
 
 def token_circuit(m: Measurement, *, chosen: tuple[int, int] | None = None) -> Drawing:
-    """One head's circuit as a map: rows are the tokens it starts from, columns those it leads to.
+    """One head's circuit as a map: rows are the tokens, or positions, it starts from, columns those it leads to.
 
     Args:
         m: dims `from`, `to`: `token_circuits.circuit`, or a matrix of `token_circuits.reads`.
@@ -50,13 +50,18 @@ def token_circuit(m: Measurement, *, chosen: tuple[int, int] | None = None) -> D
     if m.values.size <= MOST_VALUES:
         grid["values"] = [[float(f"{value:.4g}") for value in row] for row in m.values.tolist()]
     title = f"{m.name}, layer {m.settings['layer']}, head {m.settings['head']}"
-    subtitle, width = f"{m.settings['model']}: bare tokens, no input", int(left + box["width"] + 90)
+    subtitle, width = f"{m.settings['model']}: what is embedded alone, no input", int(left + box["width"] + 90)
     return Drawing(title, subtitle, "".join(parts), width, int(max(below + 22, 150)), {"grid": grid})
 
 
 def _sides(m: Measurement, box: dict[str, float], below: float) -> tuple[str, str]:
     """What the rows are, and what the columns are."""
-    rows, columns = ("query", "key") if m.settings["kind"] == "QK" else ("token read", "logit of")
+    by_kind = {
+        "OV": ("token read", "logit of"),
+        "QK token-position": ("query", "position of the key"),
+        "QK position-position": ("position of the query", "position of the key"),
+    }
+    rows, columns = by_kind.get(m.settings["kind"], ("query", "key"))
     across, down = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     return text(rows, 10, down, transform=f"rotate(-90 10 {down})"), text(columns, across, below)
 

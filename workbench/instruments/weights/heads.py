@@ -68,6 +68,8 @@ class HeadWeights:
     def of_head(self, layer: int, head: int, kind: str) -> tuple[Tensor, Tensor]:
         """The two factors of one head's circuit, `[d_model, d_head]` and `[d_head, d_model]`.
 
+        Those of `QK` make the score as it enters the softmax of standard attention: W_Q is over √d_head.
+
         Raises:
             ValueError: if there is no such head or circuit.
         """
@@ -77,7 +79,7 @@ class HeadWeights:
                 f"there is no layer {layer}, head {head}: layers are 0 to {n_layers - 1}, heads 0 to {n_heads - 1}"
             )
         into, out = self.circuit(kind)
-        return into[layer, head], out[layer, head]
+        return into[layer, head] / (out.shape[-2] ** 0.5 if kind == "QK" else 1), out[layer, head]
 
 
 CIRCUITS = ("QK", "OV")

@@ -11,7 +11,7 @@ sign alike.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,11 +21,19 @@ from torch import Tensor
 from workbench.capture import Subject
 from workbench.instruments.weights.heads import HeadWeights, why_no_weights
 from workbench.measurement import Measurement
+from workbench.models import Decoder
 from workbench.util.memory import check_memory
 
 CONTROLS = ("untrained",)
 MOST_TOKENS = 4096  # of larger vocabularies no matrix of pairs is made
 PROPERTIES = ("copying", "matching")
+ENDS = {
+    "QK": ("token", "token"),
+    "QK token-position": ("token", "position"),
+    "QK position-position": ("position", "position"),
+    "OV": ("token", "logit"),
+}
+"""Circuit -> what its rows and its columns are. Positions are those that are added to embeddings."""
 
 why_not = why_no_weights
 
@@ -58,6 +66,36 @@ def _bases(subject: Subject) -> tuple[Tensor, Tensor]:
     return subject.encoder.detach().double().cpu(), subject.decoder.detach().double().cpu()
 
 
+def circuits_of(subject: Subject) -> list[str]:
+    """The names in `ENDS` of the circuits that a model's heads have."""
+    return [kind for kind, ends in ENDS.items() if "position" not in ends or _positions(subject) is not None]
+
+
+def _positions(subject: Subject) -> Tensor | None:
+    """The vectors `[pos, d_model]` that are added to embeddings; None where there are none."""
+    model = cast(Decoder, subject.model)
+    if model.position_embedding is None:
+        return None
+    return model.position_embedding(torch.arange(model.config.n_ctx)).detach().double().cpu()
+
+
+def _ends(subject: Subject, kind: str) -> tuple[tuple[Tensor, list[str]], tuple[Tensor, list[str]]]:
+    """The vectors `[end, d_model]` and the names of a circuit's rows and of its columns.
+
+    Raises:
+        ValueError: if there is no such circuit, or a matrix of its pairs is too large.
+    """
+    if kind not in (kinds := circuits_of(subject)):
+        raise ValueError(f"the heads of {subject.name} have the circuits {', '.join(kinds)}, not {kind!r}")
+    (encoder, decoder), at = _bases(subject), _positions(subject)
+    words = subject.task.words(torch.arange(len(encoder)))
+    ends = {"token": (encoder, words), "logit": (decoder, words[: len(decoder)])}
+    if at is not None:
+        ends["position"] = (at, [str(position) for position in range(len(at))])
+    rows, columns = (ends[end] for end in ENDS[kind])
+    return rows, columns
+
+
 def _sign(small: Float[Tensor, "layer head d_head d_head"]) -> Float[Tensor, "layer head"]:
     """Σ λ / Σ |λ|, of the d_head × d_head matrix with the circuit's eigenvalues other than 0."""
     values = torch.linalg.eigvals(small)
@@ -66,35 +104,61 @@ def _sign(small: Float[Tensor, "layer head d_head d_head"]) -> Float[Tensor, "la
 
 @torch.no_grad()
 def circuit(subject: Subject, layer: int, head: int, kind: str) -> Measurement:
-    """One head's circuit between tokens: dims `from`, `to` (words).
+    """One head's circuit between tokens, or positions: dims `from`, `to` (their names).
 
-    `QK`: the score, before it is scaled, of the query token `from` with the key token `to`. `OV`: what reading the
-    token `from` adds to the logit of `to`.
+    `QK`: the score over √d_head of the query token `from` with the key token `to`; `QK token-position` and `QK
+    position-position` the same of what is added for positions. `OV`: what reading the token `from` adds to the logit of
+    `to`.
 
     Args:
         subject: the model's facts.
         layer, head: which.
-        kind: `QK` or `OV`.
+        kind: a name in `circuits_of(subject)`.
 
     Raises:
         ValueError: if there is no such head or circuit, or the vocabulary is too large for a matrix of pairs.
     """
-    into, out = HeadWeights.of(subject).of_head(layer, head, kind)
-    encoder, decoder = _bases(subject)
-    if len(encoder) > MOST_TOKENS:
-        raise ValueError(f"a vocabulary of {len(encoder):,} tokens has too many pairs; at most {MOST_TOKENS:,}")
-    check_memory(3 * 8 * len(encoder) ** 2, f"pairs of {len(encoder):,} tokens")
-    values = (encoder @ into) @ (out @ (encoder if kind == "QK" else decoder).T)
-    words = subject.task.words(torch.arange(len(encoder)))
-    says = "the score of the query token with the key token" if kind == "QK" else "what reading a token adds to logits"
+    (rows, row_names), (columns, column_names) = _ends(subject, kind)
+    if (largest := max(len(rows), len(columns))) > MOST_TOKENS:
+        raise ValueError(f"a vocabulary of {largest:,} tokens has too many pairs; at most {MOST_TOKENS:,}")
+    check_memory(3 * 8 * largest**2, f"pairs of {largest:,} tokens")
+    into, out = HeadWeights.of(subject).of_head(layer, head, kind[:2])
+    start, end = ENDS[kind]
+    if kind == "OV":
+        says = "Of bare tokens, what reading a token adds to logits. Positions, norms, biases and other layers"
+    else:
+        says = f"Of what is embedded alone, the score of the query {start} with the key {end}. Norms, biases and layers"
     return Measurement(
         name=f"{kind} circuit",
-        values=values.numpy(),
+        values=((rows @ into) @ (out @ columns.T)).numpy(),
         dims=("from", "to"),
-        coords={"from": words, "to": words if kind == "QK" else words[: values.shape[1]]},
-        units="score" if kind == "QK" else "logit",
+        coords={"from": row_names, "to": column_names},
+        units="logit" if kind == "OV" else "score",
         settings={"model": subject.name, "layer": layer, "head": head, "kind": kind},
-        caption=f"Of bare tokens, {says}. Positions, norms, biases and other layers are left out.",
+        caption=f"{says} before it are left out.",
+    )
+
+
+@torch.no_grad()
+def spreads(subject: Subject, layer: int, head: int) -> Measurement:
+    """By how much the scores of each `QK` circuit differ between keys: dim `circuit`.
+
+    The standard deviation over keys, root mean square over queries: what is the same for all keys of a query, softmax
+    does not see.
+
+    Raises:
+        ValueError: as `circuit`.
+    """
+    kinds = [kind for kind in circuits_of(subject) if kind != "OV"]
+    values = [circuit(subject, layer, head, kind).values for kind in kinds]
+    return Measurement(
+        name="Spread of a head's scores",
+        values=np.array([np.sqrt(each.var(axis=1).mean()) for each in values]),
+        dims=("circuit",),
+        coords={"circuit": kinds},
+        units="score",
+        settings={"model": subject.name, "layer": layer, "head": head},
+        caption="Standard deviation over keys of the scores of what is embedded alone, root mean square over queries.",
     )
 
 
@@ -102,15 +166,14 @@ def circuit(subject: Subject, layer: int, head: int, kind: str) -> Measurement:
 def reads(subject: Subject, layer: int, head: int) -> Measurement:
     """What each token would read if every token of the vocabulary stood there once: dims `matrix`, `from`, `to`.
 
-    `pattern` is the softmax of the QK circuit over √d_head; `mixing` what the variant makes of it: the same for
+    `pattern` is the softmax of the QK circuit; `mixing` what the variant makes of it: the same for
     standard attention, the resolvent for ChaCAL, whose paths of any number of steps lead from token to token.
 
     Raises:
         ValueError: as `circuit`.
     """
     scores = circuit(subject, layer, head, "QK")
-    d_head = HeadWeights.of(subject).q.shape[-1]
-    pattern = (torch.from_numpy(scores.values) / d_head**0.5).softmax(-1)
+    pattern = torch.from_numpy(scores.values).softmax(-1)
     mixing = subject.attention[layer].mixing_matrix(pattern[None, None])[0, 0]
     return Measurement(
         name="What a head would read",
@@ -170,26 +233,25 @@ def path(subject: Subject, layer: int, head: int, kind: str, *, start: int, end:
 
     Args:
         subject, layer, head, kind: as for `circuit`.
-        start, end: ids of the tokens `from` and `to`.
+        start, end: ids of the tokens, or the positions, `from` and `to`.
 
     Raises:
-        ValueError: if there is no such head, circuit or token.
+        ValueError: if there is no such head, circuit, token or position.
     """
-    factors, (encoder, decoder) = HeadWeights.of(subject).of_head(layer, head, kind), _bases(subject)
-    ends = encoder if kind == "QK" else decoder
-    for token, rows in ((start, encoder), (end, ends)):
-        if not 0 <= token < len(rows):
-            raise ValueError(f"there is no token {token}; the vocabulary has 0 to {len(rows) - 1}")
-    u, sigma, v = _factored_svd(*factors)
-    values = sigma * (u.T @ encoder[start]) * (v.T @ ends[end])
-    words = subject.task.words(torch.tensor([start, end]))
+    (rows, row_names), (columns, column_names) = _ends(subject, kind)
+    for what, at, vectors in zip(ENDS[kind], (start, end), (rows, columns), strict=True):
+        if not 0 <= at < len(vectors):
+            raise ValueError(f"there is no {what} {at}; there are 0 to {len(vectors) - 1}")
+    u, sigma, v = _factored_svd(*HeadWeights.of(subject).of_head(layer, head, kind[:2]))
+    values = sigma * (u.T @ rows[start]) * (v.T @ columns[end])
+    words = row_names[start], column_names[end]
     place = {"layer": layer, "head": head, "kind": kind, "from": words[0], "to": words[1]}
     return Measurement(
         name=f"Entry of the {kind} circuit",
         values=values.numpy(),
         dims=("direction",),
         coords={},
-        units="score" if kind == "QK" else "logit",
+        units="logit" if kind == "OV" else "score",
         settings={"model": subject.name, **place, "entry": float(values.sum())},
         caption="What each singular direction of the circuit gives to this entry, strongest direction first; together "
         "they are it. A direction need not mean anything by itself.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from workbench.measurement.numbers import between, number, percent
 from workbench.measurement.places import at_point, point_name
 from workbench.tasks import Task
 from workbench.util.words import capitalised
+
+FEW = 3  # places, of each of which a comparison tells
 
 
 def extremes(m: Measurement) -> str | None:
@@ -99,15 +102,16 @@ def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str
         text += f"; its control {ends[0]} and {ends[1]}"
     if (reached := half_way(m, dim, index)) is not None:
         before, there = (
-            f"{at_label(dim, label)} ({number(float(m.select(**{dim: label}).values[index]), m.units)})"
+            f"{at_label(dim, label).removeprefix('at ')} "
+            f"({number(float(m.select(**{dim: label}).values[index]), m.units)})"
             for label in reached
         )
-        text += f"; half of that change was not there yet {before}, there {there}"
+        text += f"; half of that change came between {before} and {there}"
     return f"{text}."
 
 
 def differs(difference: Measurement, sides: Sequence[Measurement] = ()) -> str | None:
-    """Where B differs from A most and by how much, and at how many places.
+    """Where B differs from A most and by how much, and at how many places; of few places each.
 
     Args:
         difference: B less A, with intervals where there are any.
@@ -130,11 +134,21 @@ def differs(difference: Measurement, sides: Sequence[Measurement] = ()) -> str |
     text = f"B differs from A at {sure} of {most.n} places, by intervals that exclude 0"
     if len(most.places) == 1 and sides:
         (place,) = most.places
-        first, second = (numbers.number(float(side.select(**place).values), side.units) for side in sides)
-        own = difference.select(**place)
-        by = numbers.difference(float(own.values), *own.ends, difference.units)
-        return f"{capitalised(at_places(most))}: {first} in A, {second} in B, {by}. {text}."
+        largest = f"{capitalised(at_places(most))}: {_both(difference, sides, place)}"
+        if most.n > FEW or difference.dims != (dim := next(iter(place)),):
+            return f"{largest}. {text}."
+        known = zip(difference.coords[dim], ~np.isnan(difference.values), strict=True)
+        rest = [{dim: label} for label, is_known in known if is_known and {dim: label} != place]
+        others = [f"{at(where)}: {_both(difference, sides, where)}" for where in rest]
+        return f"{'; '.join([largest, *others])}."
     return f"{text}: by {ends}." if most.anywhere else f"{text}; most {largest}."
+
+
+def _both(difference: Measurement, sides: Sequence[Measurement], place: Mapping[str, Any]) -> str:
+    """What A and B are at a place, and by how much they differ there."""
+    first, second = (numbers.number(float(side.select(**place).values), side.units) for side in sides)
+    own = difference.select(**place)
+    return f"{first} in A, {second} in B, {numbers.difference(float(own.values), *own.ends, difference.units)}"
 
 
 def each(what: str, numbers: Mapping[str, Measurement]) -> str | None:

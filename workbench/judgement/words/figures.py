@@ -217,11 +217,26 @@ def told_apart(between: Measurement) -> str | None:
     )
 
 
+def spread_of_scores(m: Measurement) -> str | None:
+    """Between which keys a head's scores differ most. None where there are no positions to tell tokens from.
+
+    Args:
+        m: dim `circuit`: `token_circuits.spreads`.
+    """
+    if len(m.values) == 1:
+        return None
+    between = ("of a token with tokens", "of a token with positions", "of a position with positions")
+    each = [f"{number(float(value), m.units)} {words}" for value, words in zip(m.values, between, strict=True)]
+    matched = ("tokens by tokens", "positions by tokens", "positions by positions")[int(m.values.argmax())]
+    return f"Scores differ between keys by {', '.join(each)} (s.d.): in its weights the head picks mostly {matched}."
+
+
 def largest_of_rows(m: Measurement) -> str | None:
     """At which step through the vocabulary the largest entries of the rows stand, beside rows whose columns are mixed.
 
     Args:
-        m: dims `from`, `to`, over one vocabulary: `token_circuits.circuit`, or a matrix of `token_circuits.reads`.
+        m: dims `from`, `to`: `token_circuits.circuit`, or a matrix of `token_circuits.reads`. Between tokens and
+            positions there is no step.
 
     Returns the sentence; None for a map of few tokens.
     """
@@ -232,11 +247,16 @@ def largest_of_rows(m: Measurement) -> str | None:
     column = int(np.abs(m.values[row]).argmax())
     largest = number(float(m.values[row, column]), m.units)
     most = f"largest of all: {m.coords['from'][row]} → {m.coords['to'][column]}, {largest}"
+    kind = m.settings.get("kind")
+    if kind == "QK token-position":
+        return f"{most[0].upper()}{most[1:]}."
+    what, among = ("position", "positions") if kind == "QK position-position" else ("token", "vocabulary")
+    of_the, in_the = (" of the vocabulary", " in the vocabulary") if what == "token" else ("", "")
     if not found.beyond:
-        return f"The largest entries of the {rows} rows follow no one step through the vocabulary; {most}."
+        return f"The largest entries of the {rows} rows follow no one step through the {among}; {most}."
     way, far = "next" if found.step > 0 else "previous", abs(found.step)
-    where = "the token itself" if not found.step else f"the {way} token of the vocabulary"
+    where = f"the {what} itself" if not found.step else f"the {way} {what}{of_the}"
     if far > 1:
-        where = f"the token {far} places {'after' if found.step > 0 else 'before'} it in the vocabulary"
+        where = f"the {what} {far} places {'after' if found.step > 0 else 'before'} it{in_the}"
     mixed = f"with columns shuffled, at most {counted(found.most, rows)}"
     return f"{counted(found.value, rows)} rows have their largest entry at {where} ({mixed}); {most}."
