@@ -140,7 +140,13 @@ class ProbeData:
         where, y = rows_and_labels(source.task, source.batch, names, positions)
         n_rows = len(where.example)
         if source.most is not None:
-            where, y = _sample(where, y, source.most, generator(seed, "rows"))
+            # as many rows, drawn at random, as have with their classes no more than `most` numbers
+            order, n = torch.randperm(n_rows, generator=generator(seed, "rows")), n_rows
+            while n > LEAST_ROWS and n * sum(len(values[:, order[:n]].unique()) for values in y) > source.most:
+                n = max(LEAST_ROWS, int(0.9 * n))
+            taken = order[:n].sort().values
+            where = Rows(where.example[taken], where.position[:, taken], where.names)
+            y = [values[:, taken] for values in y]
         sequence = distinct(source.task, source.batch.tokens)[where.example]
         split = Split.by_example(sequence, generator(seed, "split"))
         return cls(source, where, y, sequence, split, seed, n_rows)
@@ -293,17 +299,6 @@ class ProbeData:
         self, flat: Float[Tensor, "label place sequence"]
     ) -> Float[Tensor, "label point place sequence"]:
         return flat[:, None].expand(-1, len(self.source.points), -1, -1)
-
-
-def _sample(
-    where: Rows, y: list[Int[Tensor, "place n *class"]], most: int, chance: torch.Generator
-) -> tuple[Rows, list[Int[Tensor, "place n *class"]]]:
-    """As many rows, drawn at random, as have with their classes no more than `most` numbers; all where they do."""
-    order, n = torch.randperm(len(where.example), generator=chance), len(where.example)
-    while n > LEAST_ROWS and n * sum(len(values[:, order[:n]].unique()) for values in y) > most:
-        n = max(LEAST_ROWS, int(0.9 * n))
-    taken = order[:n].sort().values
-    return Rows(where.example[taken], where.position[:, taken], where.names), [values[:, taken] for values in y]
 
 
 def _best(outcomes: Float[Tensor, "way *cell sequence"]) -> Float[Tensor, "*cell sequence"]:

@@ -59,7 +59,7 @@ class Subspace:
             rank: most directions to keep; by default all.
             group: which sequence each row is of; the labels of a sequence stay together in a shuffle.
         """
-        x, labels = x.double(), _whitened(_indicators(y))
+        x, labels = x.double(), _white_labels(y)
         mean = x.mean(0)
         white, into, out = _whitening(x - mean)
         # Singular values of the product of white features and white labels are canonical correlations.
@@ -116,14 +116,6 @@ def _other_directions(kept: Float[Tensor, "used rank"], chance: torch.Generator)
     return free[:, : min(n_kept, width - n_kept)]
 
 
-def _indicators(y: Int[Tensor, "n *class"]) -> Float[Tensor, "n class"]:
-    """A column of 0 and 1 for each class."""
-    if y.ndim == 2:
-        return y.double()
-    classes, at = y.unique(return_inverse=True)
-    return torch.nn.functional.one_hot(at, len(classes)).double()
-
-
 def _shuffled(group: Int[Tensor, " n"], chance: torch.Generator) -> Int[Tensor, " n"]:
     """The row whose label each row is given. Sequences are paired, and one gives all of its labels to the other."""
     names, number, size = group.unique(return_inverse=True, return_counts=True)
@@ -135,8 +127,9 @@ def _shuffled(group: Int[Tensor, " n"], chance: torch.Generator) -> Int[Tensor, 
     return order[first[giver] + place % size[giver]]
 
 
-def _whitened(z: Float[Tensor, "n class"]) -> Float[Tensor, "n dim"]:
+def _white_labels(y: Int[Tensor, "n *class"]) -> Float[Tensor, "n dim"]:
     """The labels as uncorrelated columns of variance 1: products with white features are then correlations."""
+    z = (y if y.ndim == 2 else torch.nn.functional.one_hot(y.unique(return_inverse=True)[1])).double()  # [n, class]
     centred = z - z.mean(0)
     variances, axes = torch.linalg.eigh(centred.mT @ centred / len(z))
     used = variances > 1e-9

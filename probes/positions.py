@@ -170,25 +170,21 @@ def rows(task: Task, batch: Batch, rule: Rule, labelled: Bool[Tensor, "batch pos
     Raises:
         ValueError: if there is no such rule, the task has no such place, or nothing is labelled there.
     """
-    picked = _picked(task, batch, rule, labelled)
+    if not isinstance(rule, str):
+        picked = _fixed([rule] if isinstance(rule, int) else list(rule), labelled)
+    elif rule in RULES:
+        picked = RULES[rule].find(task, batch, labelled)
+    elif rule.startswith(BOX):
+        at = asked_box(task, batch.tokens, _clause(task, batch.tokens), rule.removeprefix(BOX))
+        picked = _aligned([rule], at[None])
+    else:
+        picked = _fixed(_parsed(rule), labelled)
     there = (picked.position >= 0) & picked.take(labelled)
     if not bool(there.any()):
         raise ValueError(f"nothing to decode is labelled at the positions {rule!r}")
     kept = there.any(1)
     position = torch.where(there, picked.position, -1)[kept]
     return Rows(picked.example, position, tuple(name for name, k in zip(picked.names, kept.tolist(), strict=True) if k))
-
-
-def _picked(task: Task, batch: Batch, rule: Rule, labelled: Bool[Tensor, "batch pos"]) -> Rows:
-    """The rows of a rule, labelled or not."""
-    if not isinstance(rule, str):
-        return _fixed([rule] if isinstance(rule, int) else list(rule), labelled)
-    if rule in RULES:
-        return RULES[rule].find(task, batch, labelled)
-    if rule.startswith(BOX):
-        at = asked_box(task, batch.tokens, _clause(task, batch.tokens), rule.removeprefix(BOX))
-        return _aligned([rule], at[None])
-    return _fixed(_parsed(rule), labelled)
 
 
 def _parsed(text: str) -> list[int]:

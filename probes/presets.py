@@ -80,16 +80,10 @@ class BoxPreset(Preset):
 
 PRESETS: dict[str, Preset] = {
     "entity-state": Preset(
-        "What does the model know of each box at the end of each sentence?",
-        ("boxes",),
-        ("contents_*",),
-        "clauses",
+        "What does the model know of each box at the end of each sentence?", ("boxes",), ("contents_*",), "clauses"
     ),
     "entity-answer": BoxPreset(
-        "What does the model know of a box where its contents are asked for?",
-        ("boxes",),
-        ("contents_*",),
-        f"{BOX}*",
+        "What does the model know of a box where its contents are asked for?", ("boxes",), ("contents_*",), f"{BOX}*"
     ),
     "hops": Preset(
         "How far up its chain does each token know its ancestors?",
@@ -99,36 +93,17 @@ PRESETS: dict[str, Preset] = {
         n=512,
     ),
     "properties": Preset(
-        "Is the value of each property known where it is asked for?",
-        ("property_chain",),
-        ("value_*",),
-        "scored",
-        n=512,
+        "Is the value of each property known where it is asked for?", ("property_chain",), ("value_*",), "scored", n=512
     ),
-    "minimum": Preset(
-        "Is the smallest symbol known at the delimiter?",
-        ("sorting",),
-        ("minimum",),
-        "delimiter",
-    ),
+    "minimum": Preset("Is the smallest symbol known at the delimiter?", ("sorting",), ("minimum",), "delimiter"),
     "successor": Preset(
-        "Is the next output known at each output?",
-        ("sorting",),
-        ("identity", "successor"),
-        "outputs",
-        n=2048,
+        "Is the next output known at each output?", ("sorting",), ("identity", "successor"), "outputs", n=2048
     ),
     "copies": Preset(
-        "Is it known how many copies of an output are still to come?",
-        ("sorting",),
-        ("copies_left",),
-        "outputs",
+        "Is it known how many copies of an output are still to come?", ("sorting",), ("copies_left",), "outputs"
     ),
     "carry": Preset(
-        "Is the carry known where a digit is predicted?",
-        ("multiplication", "increment"),
-        ("carry",),
-        "each",
+        "Is the carry known where a digit is predicted?", ("multiplication", "increment"), ("carry",), "each"
     ),
     "partial-products": Preset(
         "Are the rows of the multiplication by hand known where a digit is predicted?",
@@ -137,17 +112,9 @@ PRESETS: dict[str, Preset] = {
         "each",
     ),
     "sub-expressions": Preset(
-        "Is the value of a sub-expression known at its last token?",
-        ("arithmetic",),
-        ("value",),
-        "labelled",
+        "Is the value of a sub-expression known at its last token?", ("arithmetic",), ("value",), "labelled"
     ),
-    "expression": Preset(
-        "Is the value of the expression known at the =?",
-        ("arithmetic",),
-        ("value",),
-        "delimiter",
-    ),
+    "expression": Preset("Is the value of the expression known at the =?", ("arithmetic",), ("value",), "delimiter"),
     "lis-table": Preset(
         "Is the entry of the dynamic programme known at each number?",
         ("lis",),
@@ -163,10 +130,7 @@ PRESETS: dict[str, Preset] = {
         n=1024,
     ),
     "recalled-value": Preset(
-        "Is the value of a key known where it is asked for?",
-        ("associative_recall",),
-        ("value",),
-        "scored",
+        "Is the value of a key known where it is asked for?", ("associative_recall",), ("value",), "scored"
     ),
     "induced-next": Preset(
         "Is it known what followed the same token before, and where that was?",
@@ -174,18 +138,9 @@ PRESETS: dict[str, Preset] = {
         ("next", "earlier"),
         "scored",
     ),
-    "tracked-state": Preset(
-        "Is the state known after each move?",
-        ("state_tracking",),
-        ("state",),
-        "scored",
-    ),
+    "tracked-state": Preset("Is the state known after each move?", ("state_tracking",), ("state",), "scored"),
     "moved-object": Preset(
-        "Is the object that a move moves known where it is asked for?",
-        ("box_moves",),
-        ("moved",),
-        "scored",
-        n=512,
+        "Is the object that a move moves known where it is asked for?", ("box_moves",), ("moved",), "scored", n=512
     ),
     "open-brackets": Preset(
         "Are the number of open brackets and the one that may close known after each bracket?",
@@ -319,13 +274,7 @@ def _by_place(measured: Measurement) -> dict[str | None, Measurement]:
 
 
 def _tests(
-    run: Run,
-    measured: Measurement,
-    rule: Rule,
-    null_draws: int | None,
-    seed: int,
-    step: int | None,
-    progress: Progress,
+    run: Run, measured: Measurement, rule: Rule, null_draws: int | None, seed: int, step: int | None, progress: Progress
 ) -> dict[Tested, Use]:
     """The causal test of one label, wherever it can be read; with `null_draws` None, none."""
     judged = {

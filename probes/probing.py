@@ -163,7 +163,9 @@ def measure(
         settings=_settings(data, names, kind, about["positions"]) | settings,
         caption=_caption(units, "sequences"),
     ).mean("example")
-    measured = _without_constant_places(measured)
+    # without the places at which no label has two values
+    kept = [name for name in places if not np.isnan(measured.select(place=name, condition=TRAINED).values).all()]
+    measured = measured.keep("place", kept)
     return measured.select(place=places[0]) if len(places) == 1 else measured
 
 
@@ -181,13 +183,6 @@ def _settings(data: ProbeData, names: Sequence[str], kind: str, positions: Rule)
         ROWS: dict(zip(names, counts, strict=True)),
         **({} if len(data.where.example) >= data.n_rows else {READ_AT: (len(data.where.example), data.n_rows)}),
     }
-
-
-def _without_constant_places(measured: Measurement) -> Measurement:
-    """The measurement without the places at which no label has two values."""
-    names = measured.coords["place"]
-    kept = [name for name in names if not np.isnan(measured.select(place=name, condition=TRAINED).values).all()]
-    return measured.keep("place", kept)
 
 
 def _caption(units: str, counted: str) -> str:

@@ -17,19 +17,17 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from workbench import figures
-from workbench.capture.directions import Directions
 from workbench.inspection import labels
 from workbench.judgement.decodable import BASELINES, TRAINED
 from workbench.judgement.words import probes as words
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import number, percent
 from workbench.measurement.places import point_name
-from workbench.probes.answer import Answer
+from workbench.probes.answer import Answer, check_one, mean_differences
 from workbench.probes.baselines_and_controls import Source
 from workbench.probes.presets import ask
 from workbench.probes.presets import question as preset_of
 from workbench.probes.probing import READ_AT
-from workbench.probes.saved_directions import check_one, mean_differences
 from workbench.probes.text import ask_text
 from workbench.runs import Run, open_runs
 from workbench.tasks import counted
@@ -139,23 +137,13 @@ def _ask_runs(
 
             answer = ask(run, question, progress=tell, **options)
             if directions is not None:
-                _mean_differences(run, answer, options).save(directions)
+                about, seed = answer.measured.settings, options.get("seed", 0)  # on the sequences that it was probed on
+                source = partial(Source.of_run, run, n=about["drawn"], seed=seed, step=options.get("step"))
+                mean_differences(answer, source, about["positions"], seed).save(directions)
             bar.update(row, completed=1.0, description=name)
-            yield _renamed(answer, name, options.get("step"))
-
-
-def _mean_differences(run: Run, answer: Answer, options: Mapping[str, Any]) -> Directions:
-    """The directions of a run's label, from the sequences that it was probed on."""
-    about = answer.measured.settings
-    how = {"n": about["drawn"], "seed": options.get("seed", 0), "step": options.get("step")}
-    return mean_differences(answer, partial(Source.of_run, run, **how), about["positions"], how["seed"])
-
-
-def _renamed(answer: Answer, name: str, step: int | None) -> Answer:
-    """The answer with another name for its run."""
-    model = name if step is None else f"{name} at step {step:,}"
-    measured = replace(answer.measured, settings={**answer.measured.settings, "model": model})
-    return replace(answer, measured=measured)
+            model = name if (step := options.get("step")) is None else f"{name} at step {step:,}"
+            measured = replace(answer.measured, settings={**answer.measured.settings, "model": model})
+            yield replace(answer, measured=measured)
 
 
 def text(answer: Answer) -> str:

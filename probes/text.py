@@ -20,12 +20,11 @@ from workbench.models.pretrained import Pretrained, load_model
 from workbench.models.pretrained.labelled_file import labelled_sequences
 from workbench.models.pretrained.text_file import file_sequences
 from workbench.probes import probe_inputs
-from workbench.probes.answer import Answer
+from workbench.probes.answer import Answer, check_one, mean_differences
 from workbench.probes.baselines_and_controls import CONDITIONS, Source
 from workbench.probes.positions import Rule
 from workbench.probes.presets import Preset, question
 from workbench.probes.probing import over_seeds, probe_source
-from workbench.probes.saved_directions import check_one, mean_differences
 from workbench.report.hugging_face import check_models, names
 from workbench.tasks import Sequences
 from workbench.tasks.prompt_sets import named

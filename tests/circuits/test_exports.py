@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from workbench.circuits import Circuit, Graph
-from workbench.circuits.exports import to_mib, to_neuronpedia
+from workbench.circuits.circuit import to_mib, to_neuronpedia
 
 GRAPH = Graph(n_layers=2, n_heads=2)
 NAMES = ("input->a0.h1<q>", "input->a0.h1<v>", "a0.h1->m1", "m1->logits")

@@ -21,7 +21,7 @@ from workbench.runs.compiled import compile_run
 from workbench.training import preset_config
 from workbench.training.data import held_out
 from workbench.training.optimizer_step import Step
-from workbench.training.sweeps.progress import Board
+from workbench.training.sweeps.driver import Board
 
 FAST = ["--steps", "4", "--eval-size", "8", "--batch-size", "4", "--task.n", "8", "--task.k=2", "--model.d_model", "16"]
 

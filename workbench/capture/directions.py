@@ -77,13 +77,12 @@ class Directions:
             raise ValueError(f"{path}: two directions have the name {max(names, key=names.count)!r}")
         for name in names:
             check_characters(name, f"{path}: the name of a direction")
-        point = re.sub(r"^blocks\.(\d+)\.hook_resid_pre$", _after_layer_before, about.get("point", ""))
+        point = about.get("point", "")
+        if before := re.fullmatch(
+            r"blocks\.([1-9]\d*)\.hook_resid_pre", point
+        ):  # as it is called after the layer before
+            point = f"blocks.{int(before[1]) - 1}.hook_resid_post"
         return cls(path.name, vectors.float(), tuple(names), point or None)
-
-
-def _after_layer_before(point: re.Match[str]) -> str:
-    """The residual before a layer by the name that it has after the layer before; the embedding as it is."""
-    return f"blocks.{int(point[1]) - 1}.hook_resid_post" if int(point[1]) else point[0]
 
 
 def _named(tensors: dict[str, Tensor], about: dict[str, str], path: Path) -> tuple[list[str], Tensor]:

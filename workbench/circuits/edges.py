@@ -198,10 +198,7 @@ def _reader_slopes(
 
 
 def _edge_scores(
-    comparison: Comparison,
-    name: str,
-    slopes: Callable[[Pairs, Tensor], dict[str, Tensor]],
-    about: str,
+    comparison: Comparison, name: str, slopes: Callable[[Pairs, Tensor], dict[str, Tensor]], about: str
 ) -> Measurement:
     """Every writer's change times every later reader's slope, as a measurement."""
     graph = Graph.of(comparison.model)

@@ -11,7 +11,7 @@ JSON lines, or CSV with a first line of names (commas, semicolons or tabs betwee
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,19 +61,14 @@ def read_pairs(path: str | Path, model: Pretrained) -> Pairs:
 def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Each row with what errors call it. Raises ValueError if one is no pair."""
     for where, row in rows_file.read_rows(path, FIELDS, "pairs"):
-        yield where, {name: _field(row, name, where) for name in FIELDS}
-
-
-def _field(row: Mapping[str, object], name: str, where: str) -> str:
-    """One text of a pair. Raises ValueError if there is none."""
-    text = row.get(name)
-    if text is None:
-        raise ValueError(f"{where} has no text {name!r}; a pair has {', '.join(FIELDS)}")
-    if not isinstance(text, str):
-        given = f"the number {text}" if type(text) in (int, float) else brief(json.dumps(text), 40)
-        raise ValueError(f"{where}: {name} is {given}, and has to be text: put it in double quotes")
-    check_characters(text, f"{where}: {name}")
-    return text
+        for name in FIELDS:
+            if (text := row.get(name)) is None:
+                raise ValueError(f"{where} has no text {name!r}; a pair has {', '.join(FIELDS)}")
+            if not isinstance(text, str):
+                given = f"the number {text}" if type(text) in (int, float) else brief(json.dumps(text), 40)
+                raise ValueError(f"{where}: {name} is {given}, and has to be text: put it in double quotes")
+            check_characters(text, f"{where}: {name}")
+        yield where, {name: str(row[name]) for name in FIELDS}
 
 
 def _texts(model: Pretrained, row: Row, where: str) -> tuple[Tensor, Tensor]:

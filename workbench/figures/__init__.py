@@ -13,11 +13,8 @@ from workbench.figures import layers
 from workbench.figures.any_measure import any_measure
 from workbench.figures.attention import attention_arcs, attention_matrix
 from workbench.figures.attention_graph import graph_measures, head_roles, hop_ladder, knockout
-from workbench.figures.bases import basis_cosines, basis_overlap
 from workbench.figures.canvas import canvas, residual_maps
-from workbench.figures.causal_tests import causal, causal_tests
 from workbench.figures.circuit import circuit, faithfulness
-from workbench.figures.components import components
 from workbench.figures.curves import accuracy, gold_mass, hops
 from workbench.figures.dispersion import dispersion
 from workbench.figures.drawing import Drawing
@@ -35,28 +32,31 @@ from workbench.figures.head_grid import head_grid
 from workbench.figures.hop_by_hop import hop_by_hop
 from workbench.figures.input_differences import attention_difference, residual_difference
 from workbench.figures.judged_claim import judged_claim
-from workbench.figures.layer_similarity import layer_similarity
+from workbench.figures.layers import layer_similarity
 from workbench.figures.learning_curves import learning_curves
-from workbench.figures.mechanisms import mechanism_rates, mechanisms
+from workbench.figures.mechanisms import causal, causal_tests, mechanism_rates, mechanisms
 from workbench.figures.next_token import next_token
 from workbench.figures.node_scores import node_scores
-from workbench.figures.over_training import map_over_training, mark_step, over_training, shade_steps
+from workbench.figures.over_training import (
+    map_over_training,
+    mark_step,
+    over_training,
+    progress_measures,
+    rank_over_training,
+    shade_steps,
+)
 from workbench.figures.paper_projection import paper_projection
-from workbench.figures.patch_grid import patch_grid
+from workbench.figures.patch_grid import patch_grid, swap
 from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_by_side
 from workbench.figures.probes import probe_by_layer, probe_card, probe_learning, probe_map, probe_runs, probe_use
-from workbench.figures.progress_measures import progress_measures
-from workbench.figures.projection import lens_map, projection_bars, projection_map
-from workbench.figures.rank_over_training import rank_over_training
+from workbench.figures.projection import components, lens_map, projection_bars, projection_map, token_trajectory
 from workbench.figures.runs_and_controls import Controls, Runs
-from workbench.figures.swap import swap
 from workbench.figures.thumbnail import thumbnail
 from workbench.figures.timeline import timeline
 from workbench.figures.token_circuit import token_circuit
 from workbench.figures.training_film import training_film
-from workbench.figures.trajectory import token_trajectory
 from workbench.figures.two_runs import lens_difference_by_layer, with_difference
-from workbench.figures.weights import circuit_entry, composition_scores, singular_vectors
+from workbench.figures.weights import basis_cosines, basis_overlap, circuit_entry, composition_scores, singular_vectors
 
 Draw = Callable[[Runs, Controls], list[go.Figure]]
 """From the measurements of runs, averaged over examples, and those of their controls to figures."""

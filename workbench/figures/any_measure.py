@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.curves import curves, interval, with_bars
-from workbench.figures.runs_and_controls import Controls, Runs, controls_of, each_control
-from workbench.figures.seed_dots import dots
-from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, framed
+from workbench.figures.curves import add_line, curves, interval, scaled, with_bars
+from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dots, each_control
+from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, cells, framed
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 
@@ -48,20 +47,12 @@ def bars_beside(runs: Runs, controls: Controls) -> go.Figure:
             labels = [", ".join(place_name(*at) for at in place.items()) or first.name for place in places(drawn)]
             marker = {"color": PALETTE[i % len(PALETTE)], "opacity": 0.5 if null else 1.0, "pattern": {"shape": hatch}}
             name = f"{run}, {null}" if null else run
-            flat = {"values": drawn.values.reshape(-1), "low": _flat(drawn.low), "high": _flat(drawn.high)}
-            error = None
-            if flat["low"] is not None and flat["high"] is not None:
-                above, below = flat["high"] - flat["values"], flat["values"] - flat["low"]
-                error = {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5}
-            figure.add_bar(x=labels, y=flat["values"], error_y=error, name=name, marker=marker, offsetgroup=name)
+            values, error = drawn.values.reshape(-1), interval(drawn)
+            figure.add_bar(x=labels, y=values, error_y=error, name=name, marker=marker, offsetgroup=name)
             figure.add_traces(dots(drawn, labels, GREY, group=name))
     subtitle = with_bars(runs) + ("; hatched: controls" if controls else "")
     framed(figure, first.name, subtitle).update_layout(barmode="group", bargap=0.35, scattermode="group")
     return scaled(figure.update_yaxes(title=first.units), first)
-
-
-def _flat(values: np.ndarray | None) -> np.ndarray | None:
-    return None if values is None else values.reshape(-1)
 
 
 def places(m: Measurement) -> list[dict[str, Any]]:
@@ -79,40 +70,24 @@ def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
         return heat(lines, m, along, subtitle).update_layout(meta={"of": run})
     figure = go.Figure()
     for i, (label, line) in enumerate(lines.items()):
-        add(figure, line, label, i, DASHES[0])
+        colour = PALETTE[i % len(PALETTE)]
+        add_line(figure, line, tick_labels(line), label, colour, dash=DASHES[0], size=6)
         for j, (name, control) in enumerate(controls.items(), 1):
-            add(figure, split(control, along)[label], f"{label}, {name}", i, DASHES[1 + j % 3])
+            at, look = split(control, along)[label], dict[str, Any]({"main": False, "dash": DASHES[1 + j % 3]})
+            add_line(figure, at, tick_labels(at), f"{label}, {name}", colour, width=1.5, size=4, **look)
     framed(figure, m.name, subtitle + "; 95 % intervals" + ("; dashed: controls" if controls else ""), of=run)
     figure.update_xaxes(title=axis_title(m, along), type="category" if along in ("layer", "point") else None)
     return scaled(figure.update_yaxes(title=m.units), m)
 
 
-def add(figure: go.Figure, line: Measurement, label: str, colour: int, dash: str) -> None:
-    if dash == DASHES[0]:
-        figure.add_traces(dots(line, tick_labels(line), PALETTE[colour % len(PALETTE)]))
-    figure.add_scatter(
-        x=tick_labels(line),
-        y=line.values,
-        error_y=interval(line) if dash == DASHES[0] else None,
-        name=label,
-        mode="lines+markers",
-        line={"color": PALETTE[colour % len(PALETTE)], "dash": dash, "width": 2.5 if dash == DASHES[0] else 1.5},
-        marker={"size": 6 if dash == DASHES[0] else 4},
-    )
-
-
 def heat(lines: Runs, m: Measurement, along: str, subtitle: str) -> go.Figure:
     """A map with a row for each line."""
-    share = m.units == "share"
     figure = go.Figure()
     figure.add_heatmap(
         z=[line.values for line in lines.values()],
         x=tick_labels(next(iter(lines.values()))),
         y=list(lines),
-        colorscale=SHADES,
-        zmin=0 if share else None,
-        zmax=1 if share else None,
-        colorbar={"title": {"text": m.units, "side": "right"}, "thickness": 12, "outlinewidth": 0},
+        **cells(SHADES, m.units, share=m.units == "share"),
         hovertemplate="%{y}, " + axis_title(m, along) + " %{x}: %{z:.3f}<extra></extra>",
     )
     framed(figure, m.name, subtitle, height=190 + min(900, 24 * len(lines)), legend=False)
@@ -146,9 +121,3 @@ def axis_title(m: Measurement, dim: str) -> str:
     """The dim, or where its labels are hook points, what they are points of."""
     points = dim in ("layer", "point") and all(isinstance(label, str) for label in m.coords[dim])
     return "point of the residual" if points else dim
-
-
-def scaled(figure: go.Figure, m: Measurement) -> go.Figure:
-    if m.units == "share":
-        return figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
-    return figure.update_yaxes(rangemode="tozero")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.style import GREEN, GREY, ORANGE, PURPLE, SHADES, VERMILLION, framed, literal, thinned
+from workbench.figures.style import GREEN, GREY, ORANGE, PURPLE, SHADES, VERMILLION, cells, framed, literal, thinned
 from workbench.instruments.attention.attention_graph import Edge, rows_are_shares
 from workbench.measurement import Measurement
 
@@ -61,8 +61,7 @@ def attention_matrix(matrices: Measurement, which: str = "pattern", gold: Sequen
     figure.add_heatmap(
         z=part.values,
         zmin=0,
-        colorscale=SHADES,
-        colorbar={"title": {"text": weight_in_words(part.values), "side": "right"}, "thickness": 12, "outlinewidth": 0},
+        **cells(SHADES, weight_in_words(part.values)),
         customdata=[[f"{query} reads {key}" for key in names] for query in names],
         hovertemplate="%{customdata}: %{z:.3f}<extra></extra>",
     )

@@ -13,10 +13,9 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
-from workbench.figures.curves import interval, sample_size
-from workbench.figures.runs_and_controls import Controls, Runs, controls_of, every_line
-from workbench.figures.seed_dots import dots
-from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, VERMILLION, framed
+from workbench.figures.curves import add_line, sample_size
+from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dots, every_line
+from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, VERMILLION, cells, framed
 from workbench.instruments.attention.path_mass import REST
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent, share_with_interval
@@ -40,7 +39,17 @@ def hop_ladder(runs: Runs, controls: Controls) -> list[go.Figure]:
     rows = [row for run, m in runs.items() for row in _with_controls(run, m, controls)]
     labels, measured = [name for name, _ in rows], [m for _, m in rows]
     figure = go.Figure()
-    _add_stacked_hops(figure, labels, measured)
+    for part, colour in _parts(measured).items():
+        values = [float(m.select(hop=part).values) if part in m.coords["hop"] else 0.0 for m in measured]
+        if part not in REST or np.any(np.nan_to_num(values) > 0):
+            figure.add_bar(
+                y=labels,
+                x=values,
+                orientation="h",
+                name=REST_NAMES.get(part, part) if part in REST else f"hop {part}",
+                marker={"color": colour, "line": {"width": 0}},
+                hovertemplate="%{y}: %{x:.1%}",
+            )
     chain = [m.select(hop="chain") for m in measured]
     _add_whole_chain(figure, labels, chain)
     with_interval = ", with 95 % interval" if any(m.low is not None for m in chain) else ""
@@ -55,22 +64,6 @@ def hop_ladder(runs: Runs, controls: Controls) -> list[go.Figure]:
     figure.update_layout(barmode="stack", bargap=0.35, legend_traceorder="normal")
     figure.update_xaxes(title="share of mass", range=[0, 1.02], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1], tickformat=".0%")
     return [figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)]
-
-
-def _add_stacked_hops(figure: go.Figure, labels: Sequence[str], measured: Sequence[Measurement]) -> None:
-    """A bar for every run and control, stacked of the mass on each hop and on the rest."""
-    for part, colour in _parts(measured).items():
-        values = [float(m.select(hop=part).values) if part in m.coords["hop"] else 0.0 for m in measured]
-        if part in REST and not np.any(np.nan_to_num(values) > 0):
-            continue
-        figure.add_bar(
-            y=labels,
-            x=values,
-            orientation="h",
-            name=REST_NAMES.get(part, part) if part in REST else f"hop {part}",
-            marker={"color": colour, "line": {"width": 0}},
-            hovertemplate="%{y}: %{x:.1%}",
-        )
 
 
 def _add_whole_chain(figure: go.Figure, labels: Sequence[str], chain: Sequence[Measurement]) -> None:
@@ -112,23 +105,24 @@ def head_roles(runs: Runs, controls: Controls) -> list[go.Figure]:
 def _role_map(run: str, m: Measurement, controls: Controls) -> go.Figure:
     """One run's roles: a row a head, a column a role."""
     roles, heads = list(m.coords["role"]), _heads(m)
+    words = [[percent(value) for value in row] for row in _by_head(m)]
     chance = controls.get(run, {}).get("random_graph")
+    if chance is not None:
+        words = [
+            [f"{word}<br>({percent(value)})" for word, value in zip(*both, strict=True)]
+            for both in zip(words, _by_head(chance), strict=True)
+        ]
     figure = go.Figure()
     figure.add_heatmap(
         z=_by_head(m),
         x=["<br>".join(role.split()) for role in roles],
         y=heads,
-        zmin=0,
-        zmax=1,
-        text=_role_words(m, chance),
+        text=words,
         texttemplate="%{text}",
         textfont={"color": "#222222", "size": 12},
-        colorscale=LIGHT,
-        colorbar={"title": {"text": "share", "side": "right"}, "thickness": 12, "tickformat": ".0%"},
+        **cells(LIGHT, "share", share=True, gap=2, tickformat=".0%", outlinewidth=1),
         customdata=_role_hover(m, controls_of(run, controls)),
         hovertemplate="%{customdata}<extra></extra>",
-        xgap=2,
-        ygap=2,
     )
     note = "; in brackets: attention drawn at random" if chance is not None else ""
     subtitle = f"{run}: share of a query's attention, over queries with such a key{note}; {sample_size({run: m})}"
@@ -140,17 +134,6 @@ def _role_map(run: str, m: Measurement, controls: Controls) -> go.Figure:
 def _by_head(m: Measurement) -> np.ndarray:
     """The values of all heads as `[head, role]`."""
     return m.values.reshape(len(m.coords["role"]), -1).T
-
-
-def _role_words(m: Measurement, chance: Measurement | None) -> list[list[str]]:
-    """What stands in each cell: the share, and in brackets what random attention has."""
-    words = [[percent(value) for value in row] for row in _by_head(m)]
-    if chance is None:
-        return words
-    return [
-        [f"{word}<br>({percent(value)})" for word, value in zip(*rows, strict=True)]
-        for rows in zip(words, _by_head(chance), strict=True)
-    ]
 
 
 def _role_hover(m: Measurement, controls: Runs) -> list[list[str]]:
@@ -233,17 +216,9 @@ def knockout(runs: Runs, controls: Controls) -> list[go.Figure]:
     ]
     shifts = np.linspace(-0.03, 0.03, len(lines)) * len(lines)  # so that intervals do not lie on one another
     for shift, (i, j, run, what, line) in zip(shifts, lines, strict=True):
-        figure.add_traces(dots(line, list(np.array(line.coords["hop"]) + shift), PALETTE[i % len(PALETTE)]))
-        figure.add_scatter(
-            x=np.array(line.coords["hop"]) + shift,
-            y=line.values,
-            error_y=interval(line),
-            name=f"{run}: {what}",
-            mode="lines+markers",
-            line={"color": PALETTE[i % len(PALETTE)], "dash": DASHES[j], "width": 2.5 if j == 0 else 1.8},
-            marker={"symbol": SYMBOLS[j], "size": 8},
-            hovertemplate="%{y:.1%}",
-        )
+        at, colour = list(np.array(line.coords["hop"]) + shift), PALETTE[i % len(PALETTE)]
+        look: dict[str, Any] = {"dash": DASHES[j], "symbol": SYMBOLS[j], "width": 2.5 if j == 0 else 1.8}
+        add_line(figure, line, at, f"{run}: {what}", colour, hovertemplate="%{y:.1%}", **look)
     edited = {run: str(m.settings.get("edited", "every head")) for run, m in runs.items()}
     places = dict.fromkeys(edited.values())
     where = next(iter(places)) if len(places) == 1 else "; ".join(f"{run}: {place}" for run, place in edited.items())

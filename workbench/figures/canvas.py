@@ -14,13 +14,7 @@ from workbench.figures.canvas_page import CanvasPage, Kind, kinds_of_edges
 from workbench.figures.drawing import Drawing
 from workbench.figures.hop_by_hop import steps_data
 from workbench.figures.projection import normed
-from workbench.figures.token_page import (
-    answer_rows,
-    confidence_row,
-    label_rows,
-    part_drawn,
-    window,
-)
+from workbench.figures.token_page import answer_rows, confidence_row, label_rows, part_drawn, window
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edit, Edited, MoveEdge

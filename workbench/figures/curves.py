@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.runs_and_controls import Controls, Runs, controls_of
-from workbench.figures.seed_dots import dots
+from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dots
 from workbench.figures.style import BLUE, DASHES, GREEN, PALETTE, SYMBOLS, framed, ordered_union
 from workbench.measurement import Measurement
 from workbench.measurement.places import POINTS, point_name
@@ -47,38 +46,51 @@ def curves(runs: Runs, title: str, y_title: str, subtitle: str, controls: Contro
     for i, (run, m) in enumerate(runs.items()):
         assert m.dims == (dim,), f"{run}: one line needs the single dim {dim}, not {m.dims}"
         colour = PALETTE[i % len(PALETTE)]
-        _add_line(figure, m, run, colour, SYMBOLS[i % len(SYMBOLS)])
+        defined = ~np.isnan(m.values)
+        ticks = _ticks(m, defined)
+        add_line(figure, m, ticks, run, colour, keep=defined, symbol=SYMBOLS[i % len(SYMBOLS)])
         for dash, (words, control) in zip(DASHES[1:], controls_of(run, controls or {}).items(), strict=False):
-            _add_dashed(figure, control, f"{run}, {words}", colour, dash)
+            defined, line = ~np.isnan(control.values), {"color": colour, "width": 1.5, "dash": dash}
+            x, y = _ticks(control, defined), control.values[defined]
+            figure.add_scatter(x=x, y=y, name=f"{run}, {words}", mode="lines", line=line)
     framed(figure, title, subtitle)
-    figure.update_yaxes(title=y_title)
-    if next(iter(runs.values())).units == "share":
-        figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
-    else:
-        figure.update_yaxes(rangemode="tozero")
-    return _axis_of(figure, dim, ordered_union([_labels(m, ~np.isnan(m.values)) for m in runs.values()]))
+    scaled(figure.update_yaxes(title=y_title), next(iter(runs.values())))
+    labels = ordered_union([_labels(m, ~np.isnan(m.values)) for m in runs.values()])
+    if dim not in POINTS:
+        return figure.update_xaxes(title=dim, **({"tickvals": _apart(labels)} if len(labels) <= 32 else {}))
+    title, names = "point of the residual" if dim == "layer" else dim, [point_name(label) for label in labels]
+    return figure.update_xaxes(title=title, type="category", categoryorder="array", categoryarray=names)
 
 
-def _add_line(figure: go.Figure, m: Measurement, name: str, colour: str, symbol: str) -> None:
-    """The values that are defined, with their intervals and the dots of seeds."""
-    defined = ~np.isnan(m.values)
-    ticks = _ticks(m, defined)
-    figure.add_traces(dots(m, ticks, colour, defined))
-    figure.add_scatter(
-        x=ticks,
-        y=m.values[defined],
-        error_y=interval(m, defined),
-        name=name,
-        mode="lines+markers",
-        line={"color": colour, "width": 2.5},
-        marker={"symbol": symbol, "size": 8},
-    )
+def add_line(
+    figure: go.Figure,
+    m: Measurement,
+    at: Sequence[Any],
+    name: str,
+    colour: str,
+    *,
+    keep: np.ndarray | None = None,
+    main: bool = True,
+    width: float = 2.5,
+    dash: str | None = None,
+    symbol: str | None = None,
+    size: int = 8,
+    mode: str = "lines+markers",
+    hovertemplate: str | None = None,
+) -> None:
+    """Draw values as marks on a line, with intervals and each seed's dot behind them; without both if not `main`."""
+    if main:
+        figure.add_traces(dots(m, at, colour, keep))
+    look = {"line": {"color": colour, "width": width, "dash": dash}, "marker": {"symbol": symbol, "size": size}}
+    look |= {"mode": mode, "hovertemplate": hovertemplate, "error_y": interval(m, keep) if main else None}
+    figure.add_scatter(x=at, y=m.values if keep is None else m.values[keep], name=name, **look)
 
 
-def _add_dashed(figure: go.Figure, m: Measurement, name: str, colour: str, dash: str) -> None:
-    defined = ~np.isnan(m.values)
-    line = {"color": colour, "width": 1.5, "dash": dash}
-    figure.add_scatter(x=_ticks(m, defined), y=m.values[defined], name=name, mode="lines", line=line)
+def scaled(figure: go.Figure, m: Measurement) -> go.Figure:
+    """The figure with a share's axis from 0 to 1, and any other's from 0."""
+    if m.units == "share":
+        return figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
+    return figure.update_yaxes(rangemode="tozero")
 
 
 def _labels(m: Measurement, keep: np.ndarray) -> list[Any]:
@@ -88,14 +100,6 @@ def _labels(m: Measurement, keep: np.ndarray) -> list[Any]:
 def _ticks(m: Measurement, keep: np.ndarray) -> list[Any]:
     """The labels on the axis; hook points by their names."""
     return [point_name(label) if m.dims[0] in POINTS else label for label in _labels(m, keep)]
-
-
-def _axis_of(figure: go.Figure, dim: str, labels: Sequence[Any]) -> go.Figure:
-    if dim not in POINTS:
-        return figure.update_xaxes(title=dim, **({"tickvals": _apart(labels)} if len(labels) <= 32 else {}))
-    title = "point of the residual" if dim == "layer" else dim
-    names = [point_name(label) for label in labels]
-    return figure.update_xaxes(title=title, type="category", categoryorder="array", categoryarray=names)
 
 
 def _apart(labels: Sequence[Any]) -> list[Any]:
@@ -124,11 +128,7 @@ def gold_mass(measurement: Measurement) -> go.Figure:
         if i and np.allclose(part.values, measurement.values[0], equal_nan=True):
             continue  # this variant applies its pattern as it is
         figure.add_bar(
-            x=names,
-            y=part.values.reshape(-1),
-            error_y=interval(part),
-            name=matrix,
-            marker={"color": (BLUE, GREEN)[i]},
+            x=names, y=part.values.reshape(-1), error_y=interval(part), name=matrix, marker={"color": (BLUE, GREEN)[i]}
         )
     model, n = measurement.settings["model"], sample_size({"": measurement})
     subtitle = f"{model}: share of mass on true ancestors, all hops; {n}; 95 % intervals"
@@ -138,7 +138,7 @@ def gold_mass(measurement: Measurement) -> go.Figure:
 
 
 def interval(m: Measurement, keep: np.ndarray | None = None) -> dict[str, Any] | None:
-    """Plotly's error bars for a measurement's interval, None where it has none."""
+    """Plotly's error bars for a measurement's interval, of all dims in a row; None where it has none."""
     if m.low is None or m.high is None:
         return None
     rows = np.ones_like(m.values, dtype=bool) if keep is None else keep

@@ -50,14 +50,6 @@ def dispersion(runs: Runs, controls: Controls) -> list[go.Figure]:
     return [figure]
 
 
-def over_heads(m: Measurement) -> np.ndarray:
-    """The mean over heads, NaN only where no head has a value: `[keys]` of one layer, `[layer, keys]` of all."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of bins without a row
-        mean: np.ndarray = np.nanmean(m.values, axis=m.dims.index("head"))
-    return mean
-
-
 def _with_rows(m: Measurement) -> list[str]:
     """The numbers of keys that some row has."""
     filled = ~np.isnan(m.values).all(axis=tuple(i for i, dim in enumerate(m.dims) if dim != "keys"))
@@ -69,7 +61,10 @@ def _lines(line: Drawn, m: Measurement, number: int) -> list[go.Scatter]:
     keys = list(m.coords["keys"])
     each = {"x": keys, "mode": "lines", "hovertemplate": "%{x} keys: %{y:.1%}"}
     mean = {"color": line.colour, "dash": "dot" if line.control else "solid", "width": 1.5 if line.control else 3}
-    thick = go.Scatter(y=over_heads(m), name=line.label, line=mean, **each)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of bins without a row
+        over_heads = np.nanmean(m.values, axis=m.dims.index("head"))
+    thick = go.Scatter(y=over_heads, name=line.label, line=mean, **each)
     if line.control:
         return [thick]
     thick.update(mode="lines+markers", marker={"symbol": SYMBOLS[number % len(SYMBOLS)], "size": 8})

@@ -8,15 +8,13 @@ colour.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import curves, interval, sample_size, with_bars
 from workbench.figures.over_training import over_training
-from workbench.figures.runs_and_controls import Controls, Drawn, Runs, controls_of, every_line
-from workbench.figures.seed_dots import dots
+from workbench.figures.runs_and_controls import Controls, Drawn, Runs, controls_of, dots, every_line
 from workbench.figures.style import DASHES, SYMBOLS, VERMILLION, faint, framed, in_order, ordered_union
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
@@ -75,7 +73,15 @@ def distributions_by_layer(runs: Runs, controls: Controls, marks: Runs | None = 
     for line in lines:
         _add_densities(figure, line)
     for i, (name, m) in enumerate((marks or {}).items()):
-        _add_marks(figure, name, m, SYMBOLS[2 + i % 4])
+        figure.add_scatter(
+            x=m.values,
+            y=[point_name(point) for point in m.coords["layer"]],
+            mode="markers",
+            name=name,
+            marker={"symbol": SYMBOLS[2 + i % 4], "size": 11, "color": VERMILLION}
+            | {"line": {"width": 1, "color": "white"}},
+            hovertemplate="%{y}: %{x:.3f}",
+        )
     n = sorted({len(line.m.coords["example"]) for line in lines})
     counted = f"{n[0]} sequences" if len(n) == 1 else f"{n[0]} to {n[-1]} sequences"
     subtitle = f"{conventions(first)}<br>densities over {counted}, all drawn to one height"
@@ -109,17 +115,6 @@ def _add_densities(figure: go.Figure, line: Drawn) -> None:
             opacity=0.8 if control else 1.0,
             hoverinfo="name+x",
         )
-
-
-def _add_marks(figure: go.Figure, name: str, m: Measurement, symbol: str) -> None:
-    figure.add_scatter(
-        x=m.values,
-        y=[point_name(point) for point in m.coords["layer"]],
-        mode="markers",
-        name=name,
-        marker={"symbol": symbol, "size": 11, "color": VERMILLION, "line": {"width": 1, "color": "white"}},
-        hovertemplate="%{y}: %{x:.3f}",
-    )
 
 
 def spectrum(runs: Runs, controls: Controls) -> list[go.Figure]:
@@ -199,10 +194,13 @@ def layered(figure: go.Figure, m: Measurement, controls: Runs, over: str) -> Non
             at = [x for x, there in zip(line.coords[over], keep, strict=True) if there]
             if not which:
                 figure.add_traces(dots(line, at, colour, keep))
+            bars = None if which else interval(line, keep)
+            if bars and over == "rank":  # the axis is logarithmic
+                bars["arrayminus"] = np.minimum(bars["arrayminus"], line.values[keep] * 0.9)
             figure.add_scatter(
                 x=at,
                 y=line.values[keep],
-                error_y=None if which else above_zero(interval(line, keep), line.values[keep], over),
+                error_y=bars,
                 name=f"{label}, {which}" if which else label,
                 mode="lines" if which else "lines+markers",
                 line={"color": colour, "width": 1.5 if which else 2, "dash": DASHES[2 if which else 0]},
@@ -210,13 +208,6 @@ def layered(figure: go.Figure, m: Measurement, controls: Runs, over: str) -> Non
                 opacity=0.7 if which else 1.0,
                 showlegend=not which,
             )
-
-
-def above_zero(bars: dict[str, Any] | None, values: np.ndarray, over: str) -> dict[str, Any] | None:
-    """Error bars that a logarithmic axis can show."""
-    if bars and over == "rank":
-        bars["arrayminus"] = np.minimum(bars["arrayminus"], values * 0.9)
-    return bars
 
 
 def on_one_scale(figures: Sequence[go.Figure]) -> list[go.Figure]:

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_max_pool2d
 
 from workbench.capture import Capture
-from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.pixels import pixels
+from workbench.figures.drawing import Drawing, element, pixels, text
 from workbench.figures.style import GREEN, GREY
 from workbench.instruments.attention import attention_graph
 from workbench.measurement import Measurement

@@ -77,7 +77,14 @@ def _input(seen: Capture, example: int, query: int | None, start: int) -> tuple[
         raise ValueError(f"there is no position {query}; the input has {len(words)} tokens")
     page = TokenPage(words, window(len(words), start), (query,))
     page.focus = query
-    _truth(page, attention_graph.gold_edges(seen, example, most_hops=1))
+    edges = attention_graph.gold_edges(seen, example, most_hops=1)
+    if inside := [(hop, q, k) for hop, q, k in edges if page.holds(q, k) and q != k]:
+        base = page.height + page.high(inside) + 6
+        page.name("task's truth", base - 14, "the edges that the task itself defines; the model never sees them")
+        for _, q, k in inside:
+            tip = f"truth: {page.at(q)} rests on {page.at(k)}"
+            page.arc(q, k, base, -1, class_="edge truth", stroke=ORANGE, stroke_width=1.4, data_tip=tip)
+        page.height = base + 4
     page.tokens()
     return page, query
 
@@ -141,19 +148,6 @@ def _sparse(row: np.ndarray) -> list[float]:
     keys = np.flatnonzero(row >= LEAST)
     keys = np.sort(keys[np.argsort(-row[keys], kind="stable")[:MOST_KEYS]])
     return [number for key in keys.tolist() for number in (key, round(float(row[key]), 4))]
-
-
-def _truth(page: TokenPage, gold: list[attention_graph.Edge]) -> None:
-    """The task's edges of one hop as arcs above the tokens."""
-    inside = [(hop, q, k) for hop, q, k in gold if page.holds(q, k) and q != k]
-    if not inside:
-        return
-    base = page.height + page.high(inside) + 6
-    page.name("task's truth", base - 14, "the edges that the task itself defines; the model never sees them")
-    for _, q, k in inside:
-        tip = f"truth: {page.at(q)} rests on {page.at(k)}"
-        page.arc(q, k, base, -1, class_="edge truth", stroke=ORANGE, stroke_width=1.4, data_tip=tip)
-    page.height = base + 4
 
 
 def _arcs(page: TokenPage, A: np.ndarray, data: dict[str, Any]) -> list[str]:

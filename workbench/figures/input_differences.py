@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from workbench.capture import Capture
 from workbench.figures.attention import weight_in_words
 from workbench.figures.drawing import Drawing, element
-from workbench.figures.style import BLUE, GREY, VERMILLION, faint, framed, literal, thinned
+from workbench.figures.style import BLUE, GREY, VERMILLION, cells, faint, framed, literal, thinned
 from workbench.figures.token_page import Row, TokenPage, answer_rows, part_drawn, window
 from workbench.instruments.lens import lens_difference
 from workbench.instruments.residual import projection
@@ -58,33 +58,25 @@ def attention_difference(
         about += f"; positions {start} to {start + len(shown) - 1} of {len(words)}"
     framed(figure, f"Difference of attention: {which}", about, height=740, legend=False)
     figure.update_layout(margin={"t": 106}, width=840)
-    return _token_axes(figure, shown)
+    axis: dict[str, Any] = {"showgrid": False, "constrain": "domain"}  # queries down, keys across
+    last = len(shown) - 0.5
+    figure.update_xaxes(title="key (position:token)", tickangle=-90, range=[-0.5, last], **axis, **thinned(shown, 48))
+    figure.update_yaxes(title="query (position:token)", automargin=True, range=[last, -0.5], scaleanchor="x", **axis)
+    return figure.update_yaxes(**thinned(shown, 40))
 
 
 def _difference_map(first: np.ndarray, second: np.ndarray, words: list[str], what: str) -> go.Figure:
     """The second matrix less the first as a heat map; hovering shows both values."""
     most = float(np.abs(second - first).max()) or 1.0
-    bar = {"title": {"text": what, "side": "right"}, "tickformat": "+.2f"}
-    figure = go.Figure()
-    return figure.add_heatmap(
+    return go.Figure().add_heatmap(
         z=second - first,
         zmin=-most,
         zmax=most,
-        colorscale=BETWEEN,
-        colorbar={**bar, "thickness": 12, "outlinewidth": 0},
+        **cells(BETWEEN, what, tickformat="+.2f"),
         customdata=np.stack([first, second], axis=-1),
         text=[[f"{query} reads {key}" for key in words] for query in words],
         hovertemplate="%{text}: %{customdata[0]:.3f} and %{customdata[1]:.3f}, which is %{z:+.3f}<extra></extra>",
     )
-
-
-def _token_axes(figure: go.Figure, words: list[str]) -> go.Figure:
-    """The figure with axes of tokens: queries down, keys across."""
-    axis: dict[str, Any] = {"showgrid": False, "constrain": "domain"}
-    last = len(words) - 0.5
-    figure.update_xaxes(title="key (position:token)", tickangle=-90, range=[-0.5, last], **axis, **thinned(words, 48))
-    figure.update_yaxes(title="query (position:token)", automargin=True, range=[last, -0.5], scaleanchor="x", **axis)
-    return figure.update_yaxes(**thinned(words, 40))
 
 
 def _colours_in_words(parts: tuple[Measurement, Measurement], names: tuple[str, str]) -> str:
@@ -98,12 +90,7 @@ def _colours_in_words(parts: tuple[Measurement, Measurement], names: tuple[str, 
 
 
 def residual_difference(
-    first: Capture,
-    second: Capture,
-    *,
-    basis: str = "decoder",
-    names: tuple[str, str] = ("A", "B"),
-    start: int = 0,
+    first: Capture, second: Capture, *, basis: str = "decoder", names: tuple[str, str] = ("A", "B"), start: int = 0
 ) -> Drawing:
     """The residual's top token in both models at every layer and position that both have; where they differ, both.
 

@@ -1,18 +1,19 @@
-"""Measures at every point of the residual (projection, bases, lenses), each run beside its controls."""
+"""Measures at every point of the residual (projection, bases, lenses), each run beside its controls; CKA of layers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.curves import interval, with_bars
 from workbench.figures.projection import normed
-from workbench.figures.runs_and_controls import Controls, Runs, each_control, every_line
-from workbench.figures.seed_dots import dots
-from workbench.figures.style import DASHES, PALETTE, SYMBOLS, framed, ordered_union
+from workbench.figures.runs_and_controls import Controls, Runs, dots, each_control, every_line
+from workbench.figures.style import DASHES, PALETTE, SHADES, SYMBOLS, cells, framed, ordered_union
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import number
 from workbench.measurement.places import point_name
 
 BASIS_NAMES = {"encoder": "encoder basis", "decoder": "decoder basis", "both": "both together"}
@@ -142,3 +143,29 @@ def _over_points(figure: go.Figure, measured: Sequence[Measurement]) -> go.Figur
     names = ordered_union([[point_name(point) for point in m.coords["point"]] for m in measured])
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=names, tickangle=-45 * (len(names) > 6))
     return figure.update_xaxes(title="point of the residual")
+
+
+def layer_similarity(m: Measurement, null: Measurement | None = None) -> go.Figure:
+    """CKA of all pairs of layers: rows are layers of the one model, columns of the other.
+
+    Args:
+        m: dims `layer`, `of layer` (`similarity.measure`).
+        null: the same of shuffled tokens, whose largest value the subtitle says.
+    """
+    model, other = (str(m.settings[side]) for side in ("model", "other"))
+    rows, columns = ([point_name(str(point)) for point in m.coords[dim]] for dim in m.dims)
+    figure = go.Figure()
+    figure.add_heatmap(
+        z=m.values,
+        x=columns,
+        y=rows,
+        texttemplate="%{z:.2f}" if max(m.values.shape) <= 10 else None,
+        **cells(SHADES, m.units, share=True),
+        hovertemplate=f"{model}, %{{y}}<br>{other}, %{{x}}: %{{z:.3f}}<extra></extra>",
+    )
+    said = f"{'debiased, ' if m.settings['debiased'] else ''}{m.settings['tokens']:,} tokens"
+    if null is not None:
+        said += f"; of shuffled tokens at most {number(float(np.nanmax(null.values)))}"
+    framed(figure, "CKA of layers", said, height=250 + 34 * len(rows), legend=False)
+    figure.update_xaxes(title=other, type="category", showgrid=False)
+    return figure.update_yaxes(title=model, type="category", showgrid=False, autorange="reversed", automargin=True)

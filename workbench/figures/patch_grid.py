@@ -1,4 +1,4 @@
-"""A patch grid as maps: residual, attention and MLPs by layer and position, heads by layer."""
+"""A patch grid as maps: residual, attention and MLPs by layer and position, heads by layer; swaps of residuals too."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.figures.style import DIVERGING, TOP, framed
+from workbench.figures.style import DIVERGING, PALE, TOP, cells, framed, literal
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import percent
+from workbench.measurement.places import point_name
 
 ROW, LEAST = 14, 130  # pixels: a layer, and a map's least height
 FEW, LINE, LETTER = 8, 14, 6  # columns whose labels and shares are written out; pixels of a label's line, and letter
@@ -105,3 +107,40 @@ def _add_map(
     figure.update_xaxes(
         title="head" if heads else None, tickvals=places, ticktext=ticks, **upright, row=row, col=column
     )
+
+
+def swap(m: Measurement) -> go.Figure:
+    """The probability of the source's answer after each swap, with the target's answer in every cell.
+
+    Args:
+        m: `interventions.swap(...)`.
+    """
+    own, random, untouched = (m.select(run=run) for run in ("swapped", "random", "untouched"))
+    assert own.labels is not None and untouched.labels is not None
+    points = [point_name(point) for point in m.coords["from"]]
+    figure = go.Figure()
+    figure.add_heatmap(
+        z=own.values,
+        x=points,
+        y=points,
+        text=literal(own.labels),
+        customdata=random.values,
+        texttemplate="%{text}" if len(points) <= 16 else None,
+        **cells(PALE, "probability of the source's answer", share=True, gap=1),
+        hovertemplate="from %{y}, into %{x}: says %{text}<br>source's answer: %{z:.3f}; "
+        "by random sequences' residuals: %{customdata:.3f}<extra></extra>",
+    )
+    source, target, read = (
+        f"{m.settings[f'{place}_position']}:{literal(m.settings[f'{place}_token'])}"
+        for place in ("source", "target", "read")
+    )
+    said = (
+        f"{m.settings['model']}: the source says {literal(m.settings['answer'])} at {source}; the target, untouched, "
+        f"{literal(untouched.labels.flat[0])} at {read}; put in at {target}<br>probability of the source's answer: "
+        f"untouched {percent(untouched.values.flat[0])}; by random sequences' residuals at most "
+        f"{percent(random.values.max())}"
+    )
+    framed(figure, "The source's residual in the target", said, height=270 + 34 * len(points), legend=False)
+    figure.update_layout(margin={"t": 120})
+    figure.update_xaxes(title="put into the target", type="category", showgrid=False, tickangle=-45)
+    return figure.update_yaxes(title="taken from the source", type="category", showgrid=False, automargin=True)

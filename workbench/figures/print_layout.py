@@ -43,7 +43,13 @@ def plots_of(figure: go.Figure) -> list[Plot]:
         y = layout[f"yaxis{y.overlaying[1:]}"] if y.overlaying else y
         x = layout[f"xaxis{(trace.xaxis or 'x')[1:]}"]
         wide, tall = _ends(x), _ends(y)
-        headings = [note for note in layout.annotations if _is_above(note, wide, tall[1])]
+        headings = [
+            note
+            for note in layout.annotations
+            if (note.xref, note.yref, note.yanchor, bool(note.textangle)) == ("paper", "paper", "bottom", False)
+            and wide[0] <= note.x <= wide[1]
+            and abs(note.y - tall[1]) < 0.02
+        ]
         share = (wide[1] - wide[0], tall[1] - tall[0])
         plot = Plot(x, y, headings, share, 0, 0)
         found.setdefault(f"{x.plotly_name} {y.plotly_name}", plot).traces.append(trace)
@@ -57,12 +63,6 @@ def plots_of(figure: go.Figure) -> list[Plot]:
 def _ends(axis: Any) -> tuple[float, float]:
     start, end = axis.domain or (0.0, 1.0)
     return start, end
-
-
-def _is_above(note: Any, ends: tuple[float, float], top: float) -> bool:
-    """Whether an annotation is the heading of a plot."""
-    of_page = (note.xref, note.yref, note.yanchor) == ("paper", "paper", "bottom")
-    return of_page and not note.textangle and ends[0] <= note.x <= ends[1] and abs(note.y - top) < 0.02
 
 
 def lay_out(figure: go.Figure, plots: list[Plot], size: tuple[float, float], room: float | None) -> tuple[float, float]:
@@ -83,7 +83,9 @@ def lay_out(figure: go.Figure, plots: list[Plot], size: tuple[float, float], roo
     above: dict[int, float] = {}
     below: dict[int, float] = {}
     for plot in plots:
-        above[plot.row] = max(above.get(plot.row, 0.0), _heading(plot, across[plot.column]))
+        for note in plot.headings:
+            note.text = fold(note.text, across[plot.column])
+        above[plot.row] = max(above.get(plot.row, 0.0), *(height_of(note.text) + 4 for note in plot.headings), 0.0)
         below[plot.row] = max(below.get(plot.row, 0.0), _below(plot, across[plot.column]))
     rows, beside = len(above), sum(above.values()) + sum(below.values())
     down = _shared(size[1] * rows if room is None else room - beside, [(plot.row, plot.share[1]) for plot in plots])
@@ -131,13 +133,6 @@ def _in_rows(plots: list[Plot], free: float, tall: float) -> list[float]:
             plot.y.update(title_text=plot.y.title.text or shared.title.text, showticklabels=True)
         plot.row, plot.share = plot.row + rows * part, (1.0, plot.share[1])
     return [max(left_of(plot, tall, free) for plot in plots if plot.column == column) for column in range(most)]
-
-
-def _heading(plot: Plot, across: float) -> float:
-    """Break a plot's heading into lines; returns its height."""
-    for note in plot.headings:
-        note.text = fold(note.text, across)
-    return max((height_of(note.text) + 4 for note in plot.headings), default=0.0)
 
 
 def left_of(plot: Plot, tall: float, page: float) -> float:

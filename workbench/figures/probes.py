@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.curves import interval, sample_size, with_bars
-from workbench.figures.seed_dots import dots
+from workbench.figures.curves import add_line, interval, sample_size, with_bars
+from workbench.figures.runs_and_controls import dots
 from workbench.figures.style import (
     BLUE,
     DASHES,
@@ -22,6 +22,7 @@ from workbench.figures.style import (
     SKY,
     SYMBOLS,
     VERMILLION,
+    cells,
     framed,
 )
 from workbench.measurement import Measurement
@@ -104,17 +105,10 @@ def probe_runs(runs: Mapping[str, Measurement], control: str = "current token") 
         for part, dash in ((measured.coords["condition"][0], "solid"), (control, DASHES[1])):
             line = measured.select(condition=part)
             x = [point_name(point) for point in measured.coords["point"]]
-            if dash == "solid":
-                figure.add_traces(dots(line, x, PALETTE[i % len(PALETTE)]))
-            figure.add_scatter(
-                x=x,
-                y=line.values,
-                error_y=interval(line) if dash == "solid" else None,
-                name=run if dash == "solid" else f"{run}, {control}",
-                mode="lines+markers" if dash == "solid" else "lines",
-                line={"color": PALETTE[i % len(PALETTE)], "width": 2.5 if dash == "solid" else 1.5, "dash": dash},
-                marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 8},
-            )
+            name, look = run, dict[str, Any]({"dash": dash, "symbol": SYMBOLS[i % len(SYMBOLS)]})
+            if dash != "solid":
+                name, look = f"{run}, {control}", look | {"main": False, "width": 1.5, "mode": "lines"}
+            add_line(figure, line, x, name, PALETTE[i % len(PALETTE)], **look)
     longest = max((measured.coords["point"] for measured in runs.values()), key=len)
     framed(figure, f"{named(first)}, run by run", about(first, whose=""), height=460)
     _share_axis(figure, first)
@@ -144,18 +138,12 @@ def probe_map(measured: Measurement) -> go.Figure:
         z=probed,
         x=columns,
         y=rows,
-        zmin=0,
-        zmax=1,
-        colorscale=PALE,
-        xgap=2,
-        ygap=2,
         text=[["" if np.isnan(v) else _number(v, measured, 0) for v in row] for row in probed],
         texttemplate="%{text}" if len(columns) <= 32 else None,
         textfont={"color": "#222"},
         customdata=[[all_conditions(i, j) for j in range(len(columns))] for i in range(len(rows))],
         hovertemplate="%{y}, %{x}: %{customdata}<extra></extra>",
-        colorbar={"title": {"text": measured.units, "side": "right"}, "thickness": 12, "outlinewidth": 0}
-        | {"tickformat": _format(measured)},
+        **cells(PALE, measured.units, share=True, gap=2, tickformat=_format(measured)),
     )
     framed(figure, named(measured), about(measured, bars=False), height=200 + 34 * len(rows), legend=False)
     title = "label" if across == "label" else "position" if all(c.isdecimal() for c in columns) else "where"
@@ -228,16 +216,8 @@ def _add_conditions(figure: go.Figure, measured: Measurement, x: Sequence[Any], 
         line = measured.select(condition=condition)
         if np.isnan(line.values).all():
             continue
-        figure.add_traces(dots(line, x, COLOURS[i]))
-        figure.add_scatter(
-            x=x,
-            y=line.values,
-            error_y=interval(line),
-            name=name,
-            mode="lines+markers",
-            line={"color": COLOURS[i], "width": 1.5 if i else 2.5, "dash": LINES[i]},
-            marker={"symbol": MARKS[i], "size": 6 if i else 9},
-        )
+        look: dict[str, Any] = {"dash": LINES[i], "symbol": MARKS[i]}
+        add_line(figure, line, x, name, COLOURS[i], width=1.5 if i else 2.5, size=6 if i else 9, **look)
 
 
 def named(measured: Measurement) -> str:

@@ -1,4 +1,7 @@
-"""Tokens in the residual: maps of the top one, on either basis or through a lens, and the bars behind one cell."""
+"""Tokens in the residual: maps of the top one, on either basis or through a lens, and the bars behind one cell.
+
+Also how chosen tokens fare at one position, layer by layer; and principal components, coloured by a label.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,27 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.style import BLUE, GREEN, GREY, PALE, framed, literal, thinned
+from workbench.figures.style import (
+    BLUE,
+    DASHES,
+    GREEN,
+    GREY,
+    PALE,
+    PALETTE,
+    SEQUENCE,
+    SYMBOLS,
+    cells,
+    framed,
+    literal,
+    thinned,
+)
+from workbench.instruments.residual.components import SHUFFLED, TRUE, Components
 from workbench.instruments.residual.projection import BASES
 from workbench.measurement import Measurement
+from workbench.measurement.numbers import percent
 from workbench.measurement.places import point_name
 
 HALF, WORDS, NUMBERS = 260, 88, 48  # pixels: each basis, its words, the numbers behind its bars
@@ -52,22 +71,19 @@ def token_map(best: Measurement, title: str, subtitle: str) -> go.Figure:
         text=words,
         texttemplate="%{text}" if len(positions) <= 72 else None,
         textfont={"size": 13 if len(positions) <= 32 else 10},
-        colorscale=PALE,
-        colorbar={"title": {"text": best.units, "side": "right"}, "thickness": 12, "outlinewidth": 0},
         hoverinfo="skip",
-        xgap=1,
-        ygap=1,
+        **cells(PALE, best.units, gap=1),
     )
-    cells = [(row, column) for row in range(len(points)) for column in range(len(positions))]
+    places = [(row, column) for row in range(len(points)) for column in range(len(positions))]
     figure.add_scatter(  # a heat map returns no clicks, markers do
-        x=[column for _, column in cells],
-        y=[row for row, _ in cells],
+        x=[column for _, column in places],
+        y=[row for row, _ in places],
         mode="markers",
         marker={"size": 16, "color": "rgba(0,0,0,0)"},
-        customdata=[[points[row], column] for row, column in cells],
+        customdata=[[points[row], column] for row, column in places],
         text=[
             f"{points[row]} at {positions[column]}: {words[row, column]} ({best.values[row, column]:.3g})"
-            for row, column in cells
+            for row, column in places
         ],
         hovertemplate="%{text}<extra></extra>",
     )
@@ -142,3 +158,96 @@ def normed(table: Measurement, basis: str | None = None) -> str:
         return ""
     after = "after the final norm" if table.settings["final_norm"] else "before the final norm"
     return f", {after}" if basis else f", the decoder basis {after}"
+
+
+MOST_DRAWN = 2000  # rows, evenly spaced; the numbers are of all
+MOST_TICKS = 8  # of the scale, in words
+
+
+def components(found: Components, x: int = 1, y: int = 2) -> go.Figure:
+    """Rows on two principal components: few classes in colours of their own, more of them on a scale of numbers.
+
+    Args:
+        found: `inspection.components.components(…)`.
+        x, y: the components, from 1.
+    """
+    m, classes = found.scores, np.array(found.scores.settings["class"])
+    assert m.labels is not None, "every row has a class"
+    drawn, classed = _spaced(len(classes), MOST_DRAWN), literal(m.labels[0])
+    across, up, words = m.select(component=x).values[drawn], m.select(component=y).values[drawn], classed[drawn]
+    label, figure = str(m.settings["label"]), go.Figure()
+    each: dict[str, Any] = {"mode": "markers", "hovertemplate": f"{label} %{{text}}<extra></extra>"}
+    known = np.unique(classes)
+    if len(known) <= len(PALETTE):
+        for number, one in enumerate(known):
+            of_class = classes[drawn] == one
+            name = str(classed[int((classes == one).argmax())])
+            marker = {"color": PALETTE[number], "symbol": SYMBOLS[number], "size": 6, "opacity": 0.7}
+            figure.add_scatter(
+                x=across[of_class], y=up[of_class], text=words[of_class], name=f"{label} {name}", marker=marker, **each
+            )
+    else:
+        ticks = known[_spaced(len(known), MOST_TICKS)]
+        names = [str(classed[int((classes == one).argmax())]) for one in ticks]
+        marker = {"color": classes[drawn], "size": 6, "opacity": 0.7}
+        marker |= cells(SEQUENCE, label, tickvals=ticks, ticktext=names)
+        figure.add_scatter(x=across, y=up, text=words, marker=marker, **each)
+    some = f", {len(drawn):,} of them drawn" if len(drawn) < len(classes) else ""
+    said = f"{m.settings['model']}, {point_name(m.settings['point'])}; {len(classes):,} rows{some}; {_between(found)}"
+    framed(figure, f"Principal components by {label}", said, height=520, legend=len(known) <= len(PALETTE))
+    for update, axis in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
+        update(title=f"component {axis} ({percent(float(found.explained.select(component=axis).values))} of variance)")
+    return figure
+
+
+def _spaced(n: int, most: int) -> np.ndarray:
+    """Indices of `n` things, evenly spaced, `most` of them at most."""
+    return np.linspace(0, n - 1, min(n, most)).round().astype(int)
+
+
+def _between(found: Components) -> str:
+    """How much of all variance lies between the classes, and how much where labels are shuffled."""
+    own, shuffled = (float(found.between.select(within="all", labels=labels).values) for labels in (TRUE, SHUFFLED))
+    return f"between classes {percent(own)} of variance, shuffled labels {percent(shuffled)}"
+
+
+def token_trajectory(measurement: Measurement) -> go.Figure:
+    """One line a token, encoder and decoder basis side by side; those the truth names say so in the legend.
+
+    Args:
+        measurement: `trajectory(...)`, or `ranks(...)`, whose axis is logarithmic and has 1 on top.
+    """
+    m = measurement
+    names = {"encoder": "encoder basis (as input)", "decoder": "decoder basis (as output)"}
+    figure = make_subplots(rows=1, cols=2, subplot_titles=list(names.values()), horizontal_spacing=0.09)
+    for column, basis in enumerate(names, start=1):
+        for i, token in enumerate(m.coords["token"]):
+            line = m.select(basis=basis, token=token)
+            roles = [role for role, word in m.settings["roles"].items() if word == token]
+            figure.add_scatter(
+                x=[point_name(point) for point in m.coords["point"]],
+                y=line.values,
+                name=f"{literal(token)} ({', '.join(roles)})" if roles else literal(token),
+                legendgroup=str(i),
+                showlegend=column == 1,
+                mode="lines+markers",
+                line={
+                    "color": PALETTE[i % len(PALETTE)] if roles or len(m.coords["token"]) <= len(PALETTE) else GREY,
+                    "dash": DASHES[i // len(PALETTE) % len(DASHES)],
+                    "width": 2.5 if roles else 1.5,
+                },
+                marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 8 if roles else 6},
+                row=1,
+                col=column,
+            )
+    where, words = m.settings["position"], m.settings["input"]
+    subtitle = f"{m.settings['model']}, position {where} of {len(words)}{normed(m)}"
+    framed(figure, f"{m.name}: {literal(words[where])} at position {where}", subtitle, height=440)
+    figure.update_layout(margin={"t": 112})
+    figure.update_xaxes(title="point of the residual", type="category")
+    figure.update_yaxes(title=m.units, col=1)
+    if m.units == "rank":
+        ticks = [rank * 10**k for k in range(6) for rank in (1, 2, 5)]
+        figure.update_yaxes(title="rank (1 is the largest)", col=1)
+        return figure.update_yaxes(type="log", autorange="reversed", tickvals=ticks, matches="y")
+    return figure.update_yaxes(zeroline=True, zerolinecolor=GREY)

@@ -94,6 +94,13 @@ def framed(
     return figure.update_xaxes(**AXES).update_yaxes(**AXES)
 
 
+def cells(scale: Any, units: str, *, share: bool = False, gap: int = 0, **bar: Any) -> dict[str, Any]:
+    """The look of a heat map: its colours and their bar; those of a share from 0 to 1, pixels between the cells."""
+    colorbar = {"title": {"text": units, "side": "right"}, "thickness": 12, "outlinewidth": 0, **bar}
+    whole, apart = {"zmin": 0, "zmax": 1} if share else {}, {"xgap": gap, "ygap": gap} if gap else {}
+    return {"colorscale": scale, "colorbar": colorbar, **whole, **apart}
+
+
 def literal(words: Any) -> Any:
     """A word, or words in lists or arrays, for Plotly, which would take a token such as `<s>` for markup.
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from workbench.figures.drawing import Drawing, element, text
-from workbench.figures.pixels import pixels
+from workbench.figures.drawing import Drawing, element, pixels, text
 from workbench.figures.style import BLUE, VERMILLION, thinned
 from workbench.measurement import Measurement
 

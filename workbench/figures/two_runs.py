@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.any_measure import place_name, places
-from workbench.figures.curves import Runs, sample_size, with_bars
-from workbench.figures.seed_dots import dots
+from workbench.figures.curves import Runs, interval, sample_size, scaled, with_bars
+from workbench.figures.runs_and_controls import dots
 from workbench.figures.style import GREY, PALETTE, PURPLE, SYMBOLS, framed, ordered_union
 from workbench.instruments.lens import lens_difference
 from workbench.measurement import Measurement
@@ -55,7 +55,7 @@ def _side(m: Measurement, name: str, i: int) -> Any:
     shown: dict[str, Any] = {
         "x": list(compress(_labels(m), known)),
         "y": m.values.reshape(-1)[known],
-        "error_y": _bars(m, known),
+        "error_y": _bars(m),
         "name": name,
     }
     if not _in_order(m):
@@ -81,7 +81,7 @@ def _below(apart: Measurement) -> go.Scatter:
     return go.Scatter(
         x=list(compress(_labels(apart), known)),
         y=y[known],
-        error_y=_bars(apart, known),
+        error_y=_bars(apart),
         name="difference",
         mode="lines+markers" if _in_order(apart) else "markers",
         line={"color": PURPLE, "width": 2},
@@ -89,12 +89,9 @@ def _below(apart: Measurement) -> go.Scatter:
     )
 
 
-def _bars(m: Measurement, known: np.ndarray) -> dict[str, Any] | None:
+def _bars(m: Measurement) -> dict[str, Any] | None:
     """Error bars of the values that are known; none where each value comes from a single example."""
-    if m.low is None or m.high is None or _most(m) < 2:
-        return None
-    above, below = (end.reshape(-1)[known] for end in (m.high - m.values, m.values - m.low))
-    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5, "width": 4}
+    return None if _most(m) < 2 else interval(m, ~np.isnan(m.values))
 
 
 def _about(runs: Runs, apart: Measurement) -> str:
@@ -151,7 +148,4 @@ def lens_difference_by_layer(found: Measurement) -> go.Figure:
     figure = go.Figure(_side(found, found.settings["model"], 0))
     about = f"{found.settings['model']}; {sample_size({'': found})} at scored positions; bars are 95 % intervals"
     framed(figure, f"Decoded from each layer: {lens_difference.HOW[found.settings['how']][2]}", about, legend=False)
-    figure.update_yaxes(title=found.units, rangemode="tozero")
-    if found.units == "share":
-        figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
-    return _axis(figure, [found])
+    return _axis(scaled(figure.update_yaxes(title=found.units), found), [found])

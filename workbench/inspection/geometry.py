@@ -97,10 +97,7 @@ def geometry(
 
 
 def _beside_controls(
-    instrument: Any,
-    models: Mapping[str, tuple[AnyModel, Subject]],
-    drawn: _Drawn,
-    how: Mapping[str, Any],
+    instrument: Any, models: Mapping[str, tuple[AnyModel, Subject]], drawn: _Drawn, how: Mapping[str, Any]
 ) -> dict[str, Measurement]:
     """One measure of the run (named "") and of its controls."""
     measured = {control: instrument.measure(*model, drawn.batches(), **how) for control, model in models.items()}

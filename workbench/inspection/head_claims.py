@@ -24,10 +24,10 @@ from workbench.inspection.uninformed_heads import (
     Rows,
     Uninformed,
     graded,
+    lost_without,
     strongest,
     uninformed_heads,
 )
-from workbench.inspection.without_heads import lost_without
 from workbench.instruments.attention import head_roles
 from workbench.interventions import Head
 from workbench.judgement.claim import ELSEWHERE, Judgement

@@ -19,15 +19,7 @@ from workbench.inspection.baseline_models import (
     enough_for_one_of_many,
     uninformed_models,
 )
-from workbench.inspection.measures import (
-    EVERY_HEAD,
-    IN_FOCUS,
-    NEEDED_HEADS,
-    Measure,
-    Settings,
-    bound,
-    hops_measured,
-)
+from workbench.inspection.measures import EVERY_HEAD, IN_FOCUS, NEEDED_HEADS, Measure, Settings, bound, hops_measured
 from workbench.inspection.result import Result, Sample
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual.projection import from_embedding
@@ -142,8 +134,14 @@ class Plan:
         """How many sequences are measured at a time; models with fresh weights see the first of these batches alone."""
         if self.fresh:
             return BATCH
-        run = self.looked_at
-        return _sequences_at_a_time(self.own.subject, run.config if isinstance(run, Decoder) else run.cfg, self.names)
+        # As many as fit in `MEMORY` bytes with what is captured of them in float32, and, for each class, the output and
+        # what is decoded beside it. Not one alone: a control takes the tokens of the other sequences of a batch.
+        subject, run = self.own.subject, self.looked_at
+        n_heads = (run.config if isinstance(run, Decoder) else run.cfg).n_heads
+        n_pos, (d_vocab, d_model) = subject.task.n_ctx, subject.decoder.shape
+        patterns = sum(name.endswith("hook_pattern") for name in self.names)
+        numbers = patterns * n_heads * n_pos + (len(self.names) - patterns) * d_model
+        return max(2, min(BATCH, MEMORY // (n_pos * (4 * numbers + DECODED_BYTES * d_vocab))))
 
     @property
     def looked_at(self) -> AnyHooked | Decoder:
@@ -257,23 +255,6 @@ def sets_of_heads(measures: Sequence[Measure], own: Model, data: Batch, seed: in
         except EditReachesNothingError as error:
             measure.untested = str(error)
     return sets
-
-
-def _sequences_at_a_time(subject: Subject, shape: Any, names: Sequence[str]) -> int:
-    """How many sequences fit in `MEMORY` bytes together with what is measured of them: 2 to `BATCH`.
-
-    Not one alone: a control takes the tokens of the other sequences of a batch.
-
-    Args:
-        subject: the model's facts.
-        shape: the config of what is run, with `n_heads`.
-        names: the hook points that are captured, each in float32; the output, and what is decoded beside it, takes
-            `DECODED_BYTES`.
-    """
-    n_pos, (d_vocab, d_model) = subject.task.n_ctx, subject.decoder.shape
-    patterns = sum(name.endswith("hook_pattern") for name in names)
-    numbers = patterns * shape.n_heads * n_pos + (len(names) - patterns) * d_model
-    return max(2, min(BATCH, MEMORY // (n_pos * (4 * numbers + DECODED_BYTES * d_vocab))))
 
 
 def needed_names(subject: Subject, measures: Sequence[Measure]) -> list[str]:

@@ -57,7 +57,9 @@ def seed_groups(inspected: Sequence[Inspected]) -> list[SeedGroup]:
     check_told_apart([run.name for run in inspected], "runs")
     same: dict[str, list[Inspected]] = {}
     for run in inspected:
-        same.setdefault(_without_seed(run), []).append(run)
+        alone = "" if run.run.config.steps else run.name  # what was not trained here has no seed to differ in
+        config = json.dumps([run.run.config.without_seed(), alone], sort_keys=True, default=str)
+        same.setdefault(config, []).append(run)
     together = [members for members in same.values() if len(members) > 1]
     names = dict(zip(map(id, together), _group_names(together, [run.name for run in inspected]), strict=True))
     return [_together(names.get(id(members), members[0].name), members) for members in same.values()]
@@ -106,14 +108,6 @@ def _in_words(name: str, value: Any, beside: Sequence[str]) -> str:
     alone = sum(other.split(".")[-1] == last for other in beside) == 1
     text = brief(as_text(value), LONGEST_VALUE)
     return text if alone and last == "variant" else f"{last if alone else name} {text}"
-
-
-def _without_seed(inspected: Inspected) -> str:
-    """A key that is the same for runs that differ in their seed alone."""
-    name = (
-        "" if inspected.run.config.steps else inspected.name
-    )  # a model that was not trained here has no seed to differ in
-    return json.dumps([inspected.run.config.without_seed(), name], sort_keys=True, default=str)
 
 
 def _common_name(members: Sequence[Inspected]) -> str:

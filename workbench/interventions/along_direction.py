@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
+from workbench.capture import Capture
 from workbench.interventions import edit
 from workbench.interventions.edit import Hooks
 from workbench.models import AnyHooked
@@ -62,7 +62,11 @@ class AlongDirection:
         return edit.span(self.position, n_pos)
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
-        direction, point = _direction(seen.subject, self.direction), self.point or _found_at(seen.subject)
+        if (named := seen.subject.directions) is None:
+            raise ValueError(f"{self.direction!r} is no direction: there is no file of named directions (basis)")
+        direction, point = named[self.direction], self.point or named.point
+        if point is None:
+            raise ValueError(f"{named.name} does not say where its directions were found: name a point")
         edit.check_point(point, edit.points(seen.subject))
         new = lookup(NEW, self.how, "edit along a direction")
         where = edit.position_mask(self.places(seen.batch.tokens.shape[1]), seen)[:, None]
@@ -74,17 +78,3 @@ class AlongDirection:
             return edit.put(activation, hook, where=where, values=moved)
 
         return [(point, move)]
-
-
-def _direction(subject: Subject, name: str) -> Tensor:
-    """A direction by its name. Raises ValueError if there is no such direction, or no basis of one's own."""
-    if subject.directions is None:
-        raise ValueError(f"{name!r} is no direction: there is no file of named directions (basis)")
-    return subject.directions[name]
-
-
-def _found_at(subject: Subject) -> str:
-    assert subject.directions is not None
-    if subject.directions.point is None:
-        raise ValueError(f"{subject.directions.name} does not say where its directions were found: name a point")
-    return subject.directions.point

@@ -1,4 +1,4 @@
-"""What a model takes for the next token of a text, and the heads that this rests on.
+"""What a model takes for the next token of a text, the heads that this rests on, and how it goes on under edits.
 
 What each head's absence would do is estimated for all of them by one gradient, and measured for the foremost. Shows:
 heads without which this token is less likely, or more. Does not show: what they hold, how often that is so on other
@@ -11,19 +11,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from workbench.capture import Capture
+from workbench.capture import Capture, Subject
 from workbench.instruments.attention import attention_graph
-from workbench.interventions.edit import Head, Hooks, edited_logits, put
+from workbench.interventions.edit import Edit, Head, Hooks, edited_logits, put
 from workbench.interventions.outcomes import can_remove_heads
 from workbench.measurement import Measurement
 from workbench.models import AnyHooked
+from workbench.models.facts import check_editable
+from workbench.tasks import Batch
+from workbench.util.seeds import generator
 
 LIKELIEST, REMOVED, TOLD = 5, 16, 5  # tokens that are named, heads that are removed, and those of them that are told
 AT_ONCE = 1024  # tokens of a batch in which each row is without another head
@@ -150,3 +153,68 @@ def _reads(seen: Capture, head: Head, position: int) -> str:
     key = int(row.argmax())
     word = seen.subject.task.words(seen.batch.tokens[0, key : key + 1])[0]
     return f"{word} at {key}, {float(row[key]):.0%}"
+
+
+class Step(NamedTuple):
+    """One new token, and the probability that the model gave it."""
+
+    token: int
+    probability: float
+
+
+def go_on(
+    model: AnyHooked,
+    subject: Subject,
+    prompt: Int[Tensor, " pos"],
+    n_new: int,
+    edits: Sequence[Edit] = (),
+    *,
+    temperature: float = 0.0,
+    seed: int = 0,
+    stop: int | None = None,
+) -> list[Step]:
+    """The new tokens behind a prompt; every edit is made anew in each pass, on all tokens that there are by then.
+
+    Args:
+        model, subject: the hooked model, and its facts.
+        prompt: token ids.
+        n_new: the most new tokens.
+        edits: what is changed; none leaves the model as it is. A position is counted from the start of the prompt; an
+            edit of every position is one of the new tokens too.
+        temperature: 0 takes the likeliest token; otherwise a token is drawn, its logits divided by this.
+        seed: of what is drawn. With one seed, edited and unedited draw by the same noise (Gumbel), so that they differ
+            by the edit alone.
+        stop: the token that ends a text; it is the last one then.
+
+    Raises:
+        ValueError: if prompt and new tokens do not fit the context, or as an edit's `hooks`.
+    """
+    _check(len(prompt), n_new, model.cfg.n_ctx, temperature)
+    noise, tokens, steps = generator(seed, "generation"), prompt, list[Step]()
+    while len(steps) < n_new and (not steps or steps[-1].token != stop):
+        seen = Capture({}, Batch.next_token(tokens[None], 0, len(tokens) - 1), subject)
+        hooks = [hook for edit in edits for hook in edit.hooks(model, seen)]
+        check_editable(model, [name for name, _ in hooks])
+        logits = edited_logits(model, tokens[None], hooks)[0, -1].float().cpu()
+        token = _drawn(logits, temperature, noise)
+        steps.append(Step(token, float(logits.softmax(-1)[token])))
+        tokens = torch.cat([tokens, torch.tensor([token], device=tokens.device)])
+    return steps
+
+
+def _check(n_prompt: int, n_new: int, n_ctx: int, temperature: float) -> None:
+    """Raise ValueError unless so many tokens can follow a prompt of so many, at such a temperature."""
+    if not n_prompt or n_new < 1 or n_prompt + n_new > n_ctx:
+        raise ValueError(
+            f"a prompt of 1 token or more goes on by 1 or more, within the context of {n_ctx}; not {n_prompt} tokens "
+            f"by {n_new}"
+        )
+    if not 0 <= temperature < float("inf"):
+        raise ValueError(f"a temperature is 0 or a positive number, not {temperature}")
+
+
+def _drawn(logits: Float[Tensor, " token"], temperature: float, noise: torch.Generator) -> int:
+    """The likeliest token at temperature 0; else one drawn by Gumbel noise, of which each call takes as much."""
+    uniform = torch.rand(len(logits), generator=noise, dtype=torch.float64)
+    scores = logits / temperature - (-uniform.log()).log() if temperature else logits
+    return int(scores.argmax())

@@ -94,10 +94,7 @@ class Question:
 
 @torch.no_grad()
 def _answers(
-    model: AnyHooked,
-    tokens: Int[Tensor, "batch pos"],
-    position: Int[Tensor, " batch"],
-    edit: SpanEdit | ReadBy | None,
+    model: AnyHooked, tokens: Int[Tensor, "batch pos"], position: Int[Tensor, " batch"], edit: SpanEdit | ReadBy | None
 ) -> Int[Tensor, " batch"]:
     """The class with the largest logit at one position of each example, after an edit if there is one; −1 for a tie."""
     logits = edited_logits(model, tokens, [] if edit is None else edit.hooks(model, tokens))

@@ -120,7 +120,11 @@ class Group(Stored):
         n = len(each) if each is not None else 1 if mean.n is None else int(mean.n)
         ends = {"low": _known(mean.low), "high": _known(mean.high)}
         about = {"name": name, "at": dict(at), "settings": settings, "units": mean.units}
-        rise = None if curve is None else _rise_at_end(curve)
+        rise = None
+        if curve is not None:
+            steps = list(curve.coords["step"])
+            before = [place for place, step in enumerate(steps) if step <= (1 - LAST_PART) * steps[-1]]
+            rise = _known(curve.values[-1] - curve.values[before[-1]]) if before else None
         return cls(**about, value=_known(mean.values), **ends, n=n, each=each, rise=rise, of_itself=of_itself)
 
 
@@ -192,18 +196,6 @@ def decide(asked: ContrastQuestion, groups: Sequence[Group]) -> Outcome:
         outcome = _higher(asked, *groups)
     else:
         outcome = _near(asked, *groups) if asked.kind is ContrastKind.NEAR else _reaches(asked, *groups)
-    return _by_curves(outcome)
-
-
-def _rise_at_end(curve: Measurement) -> float | None:
-    """By how much a curve over the dim `step` rises over the last fifth of training; None of fewer than two points."""
-    steps = list(curve.coords["step"])
-    before = [place for place, step in enumerate(steps) if step <= (1 - LAST_PART) * steps[-1]]
-    return _known(curve.values[-1] - curve.values[before[-1]]) if before else None
-
-
-def _by_curves(outcome: Outcome) -> Outcome:
-    """An outcome with what the curves of training say of it: of what is not settled, and of what was not reached."""
     rises = [group.rise for group in outcome.groups]
     settled = outcome.verdict is not Verdict.OPEN and (outcome.rule is not Rule.SEEDS or outcome.reached)
     if settled or outcome.rule is Rule.TOO_FEW or any(rise is None for rise in rises):

@@ -21,20 +21,9 @@ from workbench.mechanisms.heads import LEAST_LOST
 CLAIMED = "claimed"  # the edit of what is claimed
 AS_CLAIMED, CHANGED = "as claimed", "changed"  # outcomes of a causal test
 ALIKE = "hop"  # the dim whose places are alike
-BESIDE_NULLS = {
-    Against.NO_MORE: Need.AS_NULLS,
-    Against.NOT_CLEAR: Need.NOT_SETTLED,
-    Against.TOO_FEW: Need.NOT_COMPARED,
-}
+BESIDE_NULLS = {Against.NO_MORE: Need.AS_NULLS, Against.NOT_CLEAR: Need.NOT_SETTLED, Against.TOO_FEW: Need.NOT_COMPARED}
 """What is said where the edit does not do more than in uninformed models."""
-CLEAREST_FIRST = (
-    Need.AS_CLAIMED,
-    Need.LOST,
-    Need.NOT_COMPARED,
-    Need.AS_NULLS,
-    Need.AS_ELSEWHERE,
-    Need.NOT_SETTLED,
-)
+CLEAREST_FIRST = (Need.AS_CLAIMED, Need.LOST, Need.NOT_COMPARED, Need.AS_NULLS, Need.AS_ELSEWHERE, Need.NOT_SETTLED)
 """Of two outcomes, the one that says more is told."""
 
 

@@ -177,8 +177,13 @@ def lead(excess: Measurement) -> np.ndarray:
 
 def _outcomes(effect: Measurement, excess: Measurement, points: int) -> list[EditOutcome]:
     """The outcomes that were measured beside at least one control edit."""
-    assert effect.n is not None
-    low, controls = _low(excess, points), list(excess.coords["edit"])
+    assert effect.n is not None and excess.low is not None and excess.n is not None
+    # Lower bounds `[edit, outcome]` at the level 1 − 0.05 / (outcomes · points) (Bonferroni): an interval is widened by
+    # the same factor as Student's for its number of sequences.
+    comparisons = points * max(1, int((~np.isnan(excess.values)).any(0).sum()))
+    freedom, tail = np.maximum(excess.n - 1, 1), (1 - LEVEL) / 2
+    growth = stats.t.ppf(1 - tail / comparisons, freedom) / stats.t.ppf(1 - tail, freedom)
+    low, controls = excess.values - (excess.values - excess.low) * growth, list(excess.coords["edit"])
     return [
         EditOutcome(
             name=str(name),
@@ -193,20 +198,6 @@ def _outcomes(effect: Measurement, excess: Measurement, points: int) -> list[Edi
         for i, name in enumerate(effect.coords["outcome"])
         if not np.isnan(excess.values[:, i]).all()
     ]
-
-
-def _low(excess: Measurement, points: int) -> np.ndarray:
-    """`[edit, outcome]`: the lower bounds of the excess, at the level 1 − 0.05 / (outcomes · points) (Bonferroni).
-
-    An interval is widened by the same factor as Student's interval for its number of sequences.
-    """
-    assert excess.low is not None and excess.n is not None
-    comparisons = points * max(1, int((~np.isnan(excess.values)).any(0).sum()))
-    freedom = np.maximum(excess.n - 1, 1)
-    tail = (1 - LEVEL) / 2
-    growth = stats.t.ppf(1 - tail / comparisons, freedom) / stats.t.ppf(1 - tail, freedom)
-    low: np.ndarray = excess.values - (excess.values - excess.low) * growth
-    return low
 
 
 def _tallies(nulls: Measurement) -> dict[str, list[Tally]]:

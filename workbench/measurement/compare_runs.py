@@ -83,7 +83,13 @@ def difference(first: Measurement, second: Measurement, *, same_examples: bool) 
     Raises:
         ValueError: if dims or units differ, they share no label, or examples that should be the same differ in number.
     """
-    first, second = _in_common(first, second)
+    if (first.dims, first.units) != (second.dims, second.units):
+        raise _not_comparable(first, second, "they differ in their dims or units")
+    for dim in (dim for dim in first.dims if dim != "example"):
+        labels = [label for label in first.coords[dim] if label in second.coords[dim]]
+        if not labels:
+            raise _not_comparable(first, second, f"they have no {dim} in common")
+        first, second = first.keep(dim, labels), second.keep(dim, labels)
     if same_examples:
         result = paired(first, second).mean("example")
     else:
@@ -238,20 +244,6 @@ def _less(first: Measurement, second: Measurement, **numbers: Any) -> Measuremen
     settings = {**first.settings, "model": models}
     name, units = f"{first.name}: difference", difference_in(first.units)
     return replace(first, name=name, units=units, settings=settings, labels=None, aside={}, **{"each": None, **numbers})
-
-
-def _in_common(first: Measurement, second: Measurement) -> tuple[Measurement, Measurement]:
-    """Both measurements reduced to the labels that they share, in every dim but `example`."""
-    if (first.dims, first.units) != (second.dims, second.units):
-        raise _not_comparable(first, second, "they differ in their dims or units")
-    for dim in first.dims:
-        if dim == "example":
-            continue
-        labels = [label for label in first.coords[dim] if label in second.coords[dim]]
-        if not labels:
-            raise _not_comparable(first, second, f"they have no {dim} in common")
-        first, second = first.keep(dim, labels), second.keep(dim, labels)
-    return first, second
 
 
 def _alike(first: Measurement, second: Measurement) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from workbench import interventions
@@ -50,7 +50,10 @@ def score(capture: Capture) -> Measurement:
         residual = _by_place(capture[point].cpu().double(), capture.truth)
         for half, means in enumerate(_means_of_the_other_half(residual, carry)):
             own, known = carry[half::2].T, ~means.isnan().any(-1)
-            near = _nearness(residual[half::2].transpose(0, 1), means.nan_to_num())
+            # Nearness to each mean is ⟨x, m⟩ − ½‖m‖², without ½‖x‖², the same for all. It is rounded to float32: means
+            # that differ by rounding errors only are then equally near, as where nothing depends on the carry.
+            x, m = residual[half::2].transpose(0, 1), means.nan_to_num().double()
+            near = (x @ m.mT - m.square().sum(-1)[:, None] / 2).float()  # [place, n, carry]
             near = near.masked_fill(~known[:, None], -torch.inf)
             scored = known.gather(1, own) & (known.sum(-1, keepdim=True) > 1)
             values[p, half::2] = ((hit(near, own) * scored).sum(0) / scored.sum(0)).numpy()
@@ -64,18 +67,6 @@ def score(capture: Capture) -> Measurement:
         caption="Share of the product's places whose residual is nearest to the mean residual of the same place and "
         "carry in the other half of the batch. It does not show that the model uses it.",
     )
-
-
-def _nearness(
-    residual: Float[Tensor, "place n d_model"], means: Float[Tensor, "place carry d_model"]
-) -> Float[Tensor, "place n carry"]:
-    """How near a residual is to each mean (larger is nearer): ⟨x, m⟩ − ½‖m‖², without ½‖x‖², the same for all.
-
-    Computed in float64 and rounded to float32, so that means which differ by rounding errors only (as where the
-    residual does not depend on the carry) are equally near.
-    """
-    x, m = residual.double(), means.double()
-    return (x @ m.mT - m.square().sum(-1)[:, None] / 2).float()
 
 
 def _by_place(values: Tensor, truth: Truth) -> Tensor:
@@ -114,13 +105,16 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     residual = interventions.activation(model, tokens, point).cpu()
     carries, digits = (_by_place(ids, truth) for ids in (truth.labels["carry"], tokens.roll(-1, dims=1)))
     own, right = carries[rows, place], digits[rows, place]
-
     means = _means_of_the_other_half(_by_place(residual.float(), truth), carries)[rows % 2, place]
-    other, has_other = _another_carry(means, own, generator)
+    known = ~means.isnan().any(-1)  # [batch, carry]; another carry than the own, where both have a mean
+    allowed = interventions.excluding(known & known.gather(1, own[:, None]), own)
+    other, has_other = interventions.choose_one(allowed, generator)
     change = (means[rows, other] - means[rows, own])[:, None].nan_to_num()
     aside = torch.nn.functional.normalize(torch.randn(change.shape, generator=generator), dim=-1)
     moved = (right + other - own) % 10
-    twin, has_twin = interventions.choose_one(_same_column_but_for_the_carry(digits, carries, place), generator)
+    column = (digits - carries) % 10  # at the place, a twin's is equal modulo 10, with another carry into it
+    alike = (column.T[place] == column[rows, place, None]) & (carries.T[place] != own[:, None])  # [batch, other]
+    twin, has_twin = interventions.choose_one(alike, generator)
 
     here = interventions.single_position(position, n_pos, testable & has_other)
     with_twin = interventions.single_position(position, n_pos, testable & has_twin)
@@ -131,21 +125,3 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     }
     question = Question(position, right)
     return interventions.outcomes(model, subject, tokens, question, edits, name="Carry", caption=CAUSAL_CAPTION)
-
-
-def _another_carry(
-    means: Float[Tensor, "batch carry d_model"], own: Int[Tensor, " batch"], generator: torch.Generator
-) -> tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]:
-    """Another carry than each example's own, drawn at random, and whether there is one; both need a mean."""
-    known = ~means.isnan().any(-1)
-    allowed = known & known.gather(1, own[:, None])
-    return interventions.choose_one(interventions.excluding(allowed, own), generator)
-
-
-def _same_column_but_for_the_carry(
-    digits: Int[Tensor, "batch place"], carries: Int[Tensor, "batch place"], place: Int[Tensor, " batch"]
-) -> Bool[Tensor, "batch other"]:
-    """Which examples have, at each example's place, an equal column modulo 10 and another carry into it."""
-    rows, column = torch.arange(len(digits)), (digits - carries) % 10
-    own = carries[rows, place]
-    return (column.T[place] == column[rows, place, None]) & (carries.T[place] != own[:, None])

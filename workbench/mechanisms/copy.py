@@ -86,9 +86,13 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     """
     tokens, truth = batch.tokens, subject.task.truth(batch.tokens)
     n_pos, d_vocab, labels = tokens.shape[1], len(subject.encoder), truth.labels
-    position, testable = interventions.choose_one(_single_successors(tokens, truth), generator)
+    # outputs whose next token is another than their own, and in the input once
+    identity, next_token = labels["identity"], labels["successor"]
+    copies = ((tokens[:, None, :] == next_token[..., None]) & _inputs(truth)[:, None, :]).sum(-1)
+    single = (next_token >= 0) & (next_token != identity) & (copies == 1)
+    position, testable = interventions.choose_one(single, generator)
     own, following = at_outputs(labels, position)
-    symbols = interventions.token_mask(labels["identity"][labels["identity"] >= 0], d_vocab)[None]
+    symbols = interventions.token_mask(identity[identity >= 0], d_vocab)[None]
     successor = _replaced_successor(tokens, _inputs(truth), own, following, symbols, generator)
     below = _replaced_below(tokens, _inputs(truth), own, symbols, generator)
 
@@ -148,10 +152,3 @@ def _replaced_below(
     here = interventions.at_position(tokens, position)
     symbol, has_another = interventions.choose_one(interventions.excluding(smaller, here), generator)
     return _Replaced.of(tokens, position, symbol, has_below & has_another)
-
-
-def _single_successors(tokens: Int[Tensor, "batch pos"], truth: Truth) -> Bool[Tensor, "batch pos"]:
-    """Output positions whose next token is another than their own, and in the input once."""
-    own, following = truth.labels["identity"], truth.labels["successor"]
-    copies = ((tokens[:, None, :] == following[..., None]) & _inputs(truth)[:, None, :]).sum(-1)
-    return (following >= 0) & (following != own) & (copies == 1)

@@ -87,12 +87,7 @@ def _read(
 
 
 def causal(
-    model: AnyHooked,
-    subject: Subject,
-    batch: Batch,
-    generator: torch.Generator,
-    *,
-    heads: Sequence[Head] | None = None,
+    model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Generator, *, heads: Sequence[Head] | None = None
 ) -> Measurement:
     """Whether an object in the answer becomes another one where the state of its box is made to hold that one.
 
@@ -155,7 +150,11 @@ def _retold(subject: Subject, tokens: Int[Tensor, "batch pos"], generator: torch
     truth = subject.task.truth(tokens)
     clause, gold = truth.labels["clause"], _gold_clauses(truth)
     following, rows = tokens.roll(-1, dims=1), torch.arange(len(tokens))[:, None]
-    free = _free_neighbours(tokens, subject.task.vocabulary.words)
+    is_object = torch.tensor([word in OBJECTS for word in subject.task.vocabulary.words])
+    used = torch.zeros(len(tokens), len(is_object), dtype=torch.bool).scatter(1, tokens, True)
+    unused = torch.nn.functional.pad(is_object & ~used, (1, 1))
+    # [batch, token, side]: whether the object before, and the one after, is in no place of the sequence
+    free = torch.stack([unused[:, :-2], unused[:, 2:]], dim=-1) & is_object[:, None]
     position, testable = interventions.choose_one((gold >= 0) & free[rows, following].any(-1), generator)
     named = interventions.at_position(following, position)
     side, has_side = interventions.choose_one(interventions.at_position(free, named), generator)
@@ -164,11 +163,3 @@ def _retold(subject: Subject, tokens: Int[Tensor, "batch pos"], generator: torch
     retold = torch.where(text & (tokens == named[:, None]), other[:, None], tokens)
     of_gold = clause == interventions.at_position(gold, position)[:, None]
     return _Retold(position, named, other, retold, text, of_gold)
-
-
-def _free_neighbours(tokens: Int[Tensor, "batch pos"], words: tuple[str, ...]) -> Bool[Tensor, "batch token side"]:
-    """Whether the objects before and after each object are in no place of the sequence; false for other words."""
-    is_object = torch.tensor([word in OBJECTS for word in words])
-    used = torch.zeros(len(tokens), len(words), dtype=torch.bool).scatter(1, tokens, True)
-    free = torch.nn.functional.pad(is_object & ~used, (1, 1))
-    return torch.stack([free[:, :-2], free[:, 2:]], dim=-1) & is_object[:, None]

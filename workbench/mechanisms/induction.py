@@ -66,12 +66,7 @@ def score(capture: Capture) -> Measurement:
 
 @torch.no_grad()
 def causal(
-    model: AnyHooked,
-    subject: Subject,
-    batch: Batch,
-    generator: torch.Generator,
-    *,
-    heads: Sequence[Head] | None = None,
+    model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Generator, *, heads: Sequence[Head] | None = None
 ) -> Measurement:
     """What becomes of one right answer of each example when an edge is cut: dims `edit`, `outcome`, `example`.
 

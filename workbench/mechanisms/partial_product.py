@@ -74,12 +74,7 @@ def score(capture: Capture) -> Measurement:
 
 
 def causal(
-    model: AnyHooked,
-    subject: Subject,
-    batch: Batch,
-    generator: torch.Generator,
-    *,
-    heads: Sequence[Head] | None = None,
+    model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Generator, *, heads: Sequence[Head] | None = None
 ) -> Measurement:
     """Whether a product's digit changes by what a replaced operand digit adds to its column.
 

@@ -124,12 +124,7 @@ def _write_sorter(write: Writer, q: int, n_ctx: int) -> None:
 
 
 def chaser(
-    n: int,
-    k: int,
-    rotate_seed: int | None = None,
-    *,
-    gamma: float = 0.9,
-    reading: Literal["chain", "root"] = "chain",
+    n: int, k: int, rotate_seed: int | None = None, *, gamma: float = 0.9, reading: Literal["chain", "root"] = "chain"
 ) -> Decoder:
     """One layer of ChaCAL, one head, that solves the pointer chain: n tokens in blocks of k, each pointing one back.
 

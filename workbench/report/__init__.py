@@ -24,11 +24,9 @@ from workbench.judgement.words import many
 from workbench.report.circuits import RunCircuit, circuit_section, run_circuit
 from workbench.report.comparisons import OverSeeds, clearest, comparison_text, in_pairs, over_seeds, over_seeds_text
 from workbench.report.figure_files import FORMATS, check_formats, write_figures
-from workbench.report.geometry import geometry_section
 from workbench.report.numbers import FILES, PAGE, only_report, write_comparisons, write_numbers
-from workbench.report.over_training import timeline_section
 from workbench.report.page import page
-from workbench.report.sections import Section, own_basis_section, sections
+from workbench.report.sections import Section, geometry_section, own_basis_section, sections, timeline_section
 from workbench.report.table import Row, all_columns, claim_lines, rows, summarise
 from workbench.runs import Run, open_runs
 from workbench.runs.conditions import check_condition, condition_in_words
@@ -183,7 +181,8 @@ def inspect_runs(
     drawn_for = "; ".join(map(condition_in_words, conditions or ()))
     how_made = f"{n} sequences drawn per test condition{drawn_for and f' ({drawn_for})'}, seed {seed}"
     with only_report(folder, labels(opened)):
-        inspected = _measure(opened, options)
+        inspected = [inspect_run(run, name=name, **options) for run, name in zip(opened, labels(opened), strict=True)]
+        check_measured(inspected)
         timelines = [follow(run, **options) for run in inspected] if timeline else []
         circuits = [run_circuit(run, seed) for run in inspected] if circuit else []
         geometries = {one.name: run_geometry(one.run, n=n, seed=seed) for one in inspected} if geometry else {}
@@ -227,17 +226,6 @@ def check(n: int, export: Sequence[str], width: str | None) -> None:
     check_formats(export)
     if width is not None:
         lookup(INCHES, width, "width")
-
-
-def _measure(opened: Sequence[Run], options: Mapping[str, Any]) -> list[Inspected]:
-    """Every run inspected.
-
-    Raises:
-        ValueError: if nothing that was asked for can be measured of any run.
-    """
-    inspected = [inspect_run(run, name=name, **options) for run, name in zip(opened, labels(opened), strict=True)]
-    check_measured(inspected)
-    return inspected
 
 
 def own_bases(inspected: Sequence[Inspected], basis: str | Path | None, n: int, seed: int) -> dict[str, OwnBasis]:

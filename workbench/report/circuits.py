@@ -11,7 +11,7 @@ import pandas as pd
 
 from workbench import figures
 from workbench.circuits import Comparison
-from workbench.circuits.exports import to_mib, to_neuronpedia
+from workbench.circuits.circuit import to_mib, to_neuronpedia
 from workbench.circuits.summary import Summary, find_circuit, on_pairs
 from workbench.inspection import Inspected
 from workbench.report.pairs import PAIRS, Answers, Words, open_pairs

@@ -15,7 +15,7 @@ from torch import Tensor
 from workbench.capture import Subject
 from workbench.capture.directions import Directions
 from workbench.interventions import AlongDirection, CutEdge, Edit, Patch, RemoveHead, RemoveWrite
-from workbench.interventions.generation import Step, go_on
+from workbench.interventions.next_token import Step, go_on
 from workbench.measurement.numbers import percent
 from workbench.runs import load_run, means_run
 from workbench.util.lookup import lookup

@@ -16,8 +16,7 @@ from workbench.inspection import inspect_run
 from workbench.inspection.baseline_models import Model
 from workbench.inspection.head_claims import RoleHead, judged_heads
 from workbench.inspection.result import Result
-from workbench.inspection.uninformed_heads import Prompted
-from workbench.inspection.without_heads import answered
+from workbench.inspection.uninformed_heads import Prompted, answered
 from workbench.judgement.claim import JudgedClaim
 from workbench.judgement.rule import Against
 from workbench.judgement.words import claims as claim_words
@@ -144,13 +143,7 @@ def _share(m: Measurement) -> words.Share:
 
 
 def heads(
-    model: Any,
-    *,
-    text: str | Path | None = None,
-    n: int = 128,
-    top: int = 2,
-    step: int | None = None,
-    seed: int = 0,
+    model: Any, *, text: str | Path | None = None, n: int = 128, top: int = 2, step: int | None = None, seed: int = 0
 ) -> Heads:
     """Rank every head of a model by its roles, beside re-initialised models, and remove the strongest one by one.
 

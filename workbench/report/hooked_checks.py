@@ -30,14 +30,7 @@ from workbench.interventions import (
 from workbench.interventions.edit import edited_logits
 from workbench.interventions.one_input import AVERAGED
 from workbench.models import AnyHooked, AnyModel, Decoder
-from workbench.models.facts import (
-    EDITED,
-    FEW,
-    EditReachesNothingError,
-    check_editable,
-    probe_tokens,
-    watched_only,
-)
+from workbench.models.facts import EDITED, FEW, EditReachesNothingError, check_editable, probe_tokens, watched_only
 from workbench.models.hooked import hook
 from workbench.tasks import Batch, own_sequences
 from workbench.util.messages import brief
@@ -86,11 +79,7 @@ class HookedChecks:
     """
 
     def __init__(
-        self,
-        name: str,
-        model: AnyModel,
-        tokens: Int[Tensor, "batch pos"] | None = None,
-        logits: Logits | None = None,
+        self, name: str, model: AnyModel, tokens: Int[Tensor, "batch pos"] | None = None, logits: Logits | None = None
     ) -> None:
         self.name, self.model = name, model
         self.hooked: AnyHooked = hook(model)

@@ -67,12 +67,7 @@ def _how_made(inspected: Sequence[Inspected], text: Path, n: int, seed: int) -> 
 
 
 def _one(
-    source: str,
-    name: str,
-    text: Path,
-    size: tuple[int, int | None],
-    basis: str | Path | None,
-    options: dict[str, Any],
+    source: str, name: str, text: Path, size: tuple[int, int | None], basis: str | Path | None, options: dict[str, Any]
 ) -> Inspected:
     """One model loaded and measured; `size` is the most sequences, and the tokens of each."""
     from workbench.models.pretrained import load_model

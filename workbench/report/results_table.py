@@ -231,7 +231,9 @@ def as_latex(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in LaTeX, for the package booktabs; text on the left, numbers on the right."""
 
     def line(cells: Sequence[str]) -> str:
-        return " & ".join(map(_escaped, cells)) + r" \\"
+        # without the signs that LaTeX takes for its own, or has no letter for
+        escaped = ("".join(LATEX.get(sign) or _greek(sign) or sign for sign in cell) for cell in cells)
+        return " & ".join(escaped) + r" \\"
 
     kinds = "".join("r" if all(_is_number(row[i]) for row in rows) else "l" for i in range(len(headings)))
     body = [line(row) for row in rows]
@@ -258,11 +260,6 @@ LATEX |= {"[": "{[}", "]": "{]}"}  # behind the end of a line, a bracket would b
 LATEX |= {"<": "$<$", ">": "$>$", "≤": r"$\leq$", "≥": r"$\geq$", "−": "$-$", "×": r"$\times$", "·": r"$\cdot$"}
 LATEX |= {"→": r"$\to$", "⊥": r"$\bot$", "∞": r"$\infty$", "√": r"$\surd$"}
 """A sign -> what LaTeX writes for it."""
-
-
-def _escaped(cell: str) -> str:
-    """Text with the signs that LaTeX takes for its own, or has no letter for."""
-    return "".join(LATEX.get(sign) or _greek(sign) or sign for sign in cell)
 
 
 def _greek(sign: str) -> str | None:

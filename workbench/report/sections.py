@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,14 +12,17 @@ import plotly.graph_objects as go
 from workbench import figures
 from workbench.figures.runs_and_controls import Controls
 from workbench.inspection import Inspected
+from workbench.inspection.geometry import Geometry
 from workbench.inspection.judged import strongest_control
+from workbench.inspection.over_training import Timeline
 from workbench.inspection.own_basis import TURNED, OwnBasis
 from workbench.inspection.seed_groups import SeedGroup, at_own_head, seed_groups
-from workbench.instruments import INSTRUMENTS, WEIGHTS
+from workbench.instruments import INSTRUMENTS, SETS, WEIGHTS
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
 from workbench.instruments.residual.projection import top_tokens
 from workbench.instruments.residual.trajectory import trajectory
+from workbench.judgement.words import by_place
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import over_seeds
 from workbench.measurement.controls import control_in_words
@@ -76,8 +79,10 @@ def _residual(one: Inspected) -> Section:
     drawn = [figures.projection_map(table, basis) for basis in ("encoder", "decoder")]
     tokens = range(len(one.example.subject.encoder))
     if len(tokens) <= MOST_BARS:
-        everywhere = [trajectory(one.example, 0, position, tokens=tokens) for position in _positions_to_draw(one)]
-        drawn += [figures.paper_projection(every) for every in everywhere]
+        scored = one.example.batch.loss_mask[0].nonzero()[:, 0].tolist()
+        # one in the question, the answer's first, and one within the answer
+        positions = sorted({scored[0] // 2, scored[0], scored[len(scored) // 2]}) if scored else [0]
+        drawn += [figures.paper_projection(trajectory(one.example, 0, at, tokens=tokens)) for at in positions]
     text = f"{table.caption} Below the maps, some positions as in Figures 4.12 to 4.14 of the task-hinting paper."
     return Section(f"Residual of one sequence on both bases: {one.name}", text, drawn)
 
@@ -88,14 +93,6 @@ def own_basis_section(name: str, own: OwnBasis) -> Section:
     if own.measured is not None and own.control is not None:
         drawn += figures.any_measure({name: own.measured}, {name: {TURNED: own.control}})
     return Section(f"Residual on {own.directions.name}: {name}", own.says, drawn)
-
-
-def _positions_to_draw(one: Inspected) -> list[int]:
-    """Up to three positions: one in the question, the answer's first, and one within the answer."""
-    scored = one.example.batch.loss_mask[0].nonzero()[:, 0].tolist()
-    if not scored:
-        return [0]
-    return sorted({max(0, scored[0] // 2), scored[0], scored[len(scored) // 2]})
 
 
 def _measured(name: str, lines: Sequence[SeedGroup]) -> Section | None:
@@ -121,7 +118,9 @@ def _measured(name: str, lines: Sequence[SeedGroup]) -> Section | None:
         if name == "entropy" and all(conditions_as_groups(one.members[0].sample.conditions) for one in alike):
             drawn += figures.by_layer_and_group({one.name: _grouped(one, name) for one in alike}, {})
     first = measured[0][name].mean
-    text = f"{first.caption} {_controls_in_words(measured, name)}".strip()
+    of_any = dict.fromkeys(control for one in measured for control in one[name].controls)
+    in_words = f"Controls: {'; '.join(map(control_in_words, of_any))}." if of_any else ""
+    text = f"{first.caption} {in_words}".strip()
     return Section(first.name, text, drawn, measure=name)
 
 
@@ -132,12 +131,6 @@ def controls_of(lines: Sequence[SeedGroup], name: str) -> Controls:
         for one in lines
         if name in one
     }
-
-
-def _controls_in_words(lines: Sequence[SeedGroup], name: str) -> str:
-    """`Controls: ….`; nothing where there are none."""
-    controls = dict.fromkeys(control for one in lines for control in one[name].controls)
-    return f"Controls: {'; '.join(map(control_in_words, controls))}." if controls else ""
 
 
 def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:
@@ -219,3 +212,39 @@ def _graph(one: Inspected) -> Section:
     text = f"{one['gold_mass'].mean.caption} Drawn: layer {layer}, head {head}, on one sequence; the head "
     text += "with the most mass on gold paths on other sequences."
     return Section(f"Attention on one sequence: {one.name}", text, drawn)
+
+
+SHOWS = (
+    "One vector a sequence, where its answer is asked for, over {n:,} held-out sequences together. Beside each run are "
+    "a re-initialised model of its shape on the same sequences and, where questions are paired by their answers, the "
+    "answers shuffled. None of this says that the model reads what is measured."
+)
+
+
+def geometry_section(runs: Mapping[str, Geometry]) -> Section:
+    """A figure for each measure, the runs beside each other; and in words what each shows."""
+    drawn, said = [], []
+    for name in SETS:
+        each = {run: of_run for run, of_run in runs.items() if name in of_run.measured}
+        if each:
+            own = {run: of_run[name] for run, of_run in each.items()}
+            drawn += figures.by_layer(own, {run: of_run.controls[name] for run, of_run in each.items()})
+            said += [f"{run}: {by_place.at_last(of_run[name], of_run.controls[name])}" for run, of_run in each.items()]
+    said += [f"{run}: {name} was left out: {why}" for run, one in runs.items() for name, why in one.left_out.items()]
+    n = next(iter(runs.values())).n
+    return Section("Over many sequences", "\n\n".join([SHOWS.format(n=n), *said]), drawn)
+
+
+def timeline_section(timeline: Timeline) -> Section:
+    """The report's section on a run over training: its title, what it shows and does not, its figures."""
+    drawn = [figures.timeline(timeline, name) for name in timeline.measured if name != "entropy"]
+    if "entropy" in timeline.measured:
+        drawn += figures.by_layer_over_training({timeline.name: timeline.measured["entropy"]}, {})
+    text = (
+        f"The same sequences at each of {len(timeline.steps)} checkpoints of one run (seed "
+        f"{timeline.run.config.seed}), from step {timeline.steps[0]:,}; bands are 95 % intervals over sequences, not "
+        "over seeds. Measures that change together need not be cause and effect."
+    )
+    if timeline.head is not None:
+        text += " Attention is that of layer {}, head {}, which is best at the end.".format(*timeline.head)
+    return Section(f"Over training: {timeline.name}", text, drawn)

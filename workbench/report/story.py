@@ -157,7 +157,9 @@ def _told(found: Findings, run: Run) -> Iterator[Chapter]:
     """A chapter for each statement, and after the answers when they were learnt."""
     judged = {claim.claim: claim for claim in found.claims}
     for statement in statements(found):
-        title, limits, pictures = title_of(statement), _limits(statement), []
+        title, pictures, chips = title_of(statement), [], ("answers", "absent", "tells nothing", "spread")
+        chip = next((chip for chip in chips if chip in statement.chips), "holds" if statement.claims else "reads")
+        limits = LIMITS[chip]
         if statement.claims:
             places = [place for name in statement.claims for place in judged[name].places]
             if statement.name and "tells nothing" not in statement.chips:
@@ -168,12 +170,6 @@ def _told(found: Findings, run: Run) -> Iterator[Chapter]:
         yield Chapter(title, statement, pictures, limits)
         if "answers" in statement.chips:
             yield from _learnt(run)
-
-
-def _limits(statement: Statement) -> str:
-    chips = ("answers", "absent", "tells nothing", "spread")
-    chip = next((chip for chip in chips if chip in statement.chips), "holds" if statement.claims else "reads")
-    return LIMITS[chip]
 
 
 def _learnt(run: Run) -> Iterator[Chapter]:

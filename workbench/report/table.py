@@ -49,18 +49,12 @@ def summarise(columns: Sequence[Column], cells: Sequence[Row]) -> str:
         table.add_column(one.name, justify="right", no_wrap=True)
     for label, texts in cells:
         table.add_row(label, *texts)
-    return as_text(table, 70 + 40 * len(columns)) + _claims_text(columns)
-
-
-def _claims_text(columns: Sequence[Column]) -> str:
-    """The verdicts on every claim under a heading; nothing where no claim was measured."""
-    by_column = claim_lines(columns)
-    if not by_column:
-        return ""
-    text = [CLAIMS_HEADING]
+    text = [as_text(table, 70 + 40 * len(columns))]
+    if by_column := claim_lines(columns):
+        text += ["", CLAIMS_HEADING]
     for name, lines in by_column:
         text += [name, *("  " + "\n    ".join(line) for line in lines)]
-    return "\n\n" + "\n".join(text)
+    return "\n".join(text)
 
 
 def members_of(one: Column) -> Sequence[Inspected]:
@@ -121,7 +115,10 @@ def rows(columns: Sequence[Column]) -> list[Row]:
     _add_answers(add, columns)
     entropy = next((one["entropy"].mean for one in columns if "entropy" in one), None)
     if entropy is not None:
-        add(f"matrix entropy ({entropy.units}; {_entropy_settings(entropy)})", lambda one: "")
+        centred = "centred" if entropy.settings["centre"] else "not centred"
+        kernel = entropy.settings.get("kernel", "linear")
+        how = f"α = {entropy.settings['alpha']:g}, {centred}" + ("" if kernel == "linear" else f", {kernel} kernel")
+        add(f"matrix entropy ({entropy.units}; {how})", lambda one: "")
     for dim, point in _coordinates(columns, "entropy"):
         add(f"  {point_name(point)}", _cell("entropy", {dim: point}, number))
         others = {one.name: m for one in columns if (m := _without_dominant(one, "entropy", dim, point)) is not None}
@@ -161,7 +158,7 @@ def _add_answers(add: Add, columns: Sequence[Column]) -> None:
         for _, part in _coordinates([one for one in columns if one.name in own], "loss"):
             label = f"{name.lower()}{part.removeprefix('loss')} (nats)"
             add(label, lambda one, own=own, at={"part": part}: value(own.get(one.name), at, number))  # type: ignore[misc]
-    if any("loss" in one and _of_running_text(one) for one in columns):
+    if any("loss" in one and members_of(one)[0].run.task().running_text for one in columns):
         add("perplexity", _cell("loss", {"part": "loss"}, _perplexity))
     for name, words, show in DECODED:
         if any(name in one and not one[name].mean.dims for one in columns):
@@ -171,10 +168,6 @@ def _add_answers(add: Add, columns: Sequence[Column]) -> None:
             add(words, lambda one: "")
         for group, label in places:
             add(f"  {group} {label}", _cell(name, {group: label}, show))
-
-
-def _of_running_text(one: Column) -> bool:
-    return members_of(one)[0].run.task().running_text
 
 
 def _perplexity(loss: Measurement) -> str:
@@ -307,13 +300,6 @@ def _gold(one: Column, control: str | None = None) -> Measurement | None:
     return result.controls[control].mean if control in result.controls else None
 
 
-def _entropy_settings(m: Measurement) -> str:
-    settings = m.settings
-    kernel = settings.get("kernel", "linear")
-    words = [f"α = {settings['alpha']:g}", "centred" if settings["centre"] else "not centred"]
-    return ", ".join([*words, *([] if kernel == "linear" else [f"{kernel} kernel"])])
-
-
 def share(m: Measurement | None) -> str:
     """A share with its interval, in percent, and its n."""
     if m is None or np.isnan(m.values):
@@ -336,8 +322,5 @@ def _of(m: Measurement) -> str:
     return "" if m.n is None else f" n={int(m.n)}"
 
 
-DECODED = (
-    ("exact_match", "exact match, decoded", share),
-    ("edit_distance", "edit distance, decoded (tokens)", number),
-)
+DECODED = (("exact_match", "exact match, decoded", share), ("edit_distance", "edit distance, decoded (tokens)", number))
 """Instruments of decoded answers, with their rows' words and how their numbers are written."""

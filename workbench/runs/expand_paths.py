@@ -13,27 +13,16 @@ from workbench.util.messages import Notice
 def open_runs(given: str | Path | Run | Sequence[str | Path | Run]) -> list[Run]:
     """The runs that are given, one or several: as runs, run folders, or folders of runs.
 
-    A `Notice` is warned of for each path that is passed over.
+    A folder that is not a run stands for the runs directly in it; those that cannot be opened are passed over. Other
+    files beside a named run are passed over too, such as a sweep's table where `sweeps/x/*` was typed. A `Notice` is
+    warned of for each path that is passed over.
 
     Raises:
         ValueError: as `load_run`.
     """
     several = [given] if isinstance(given, str | Path | Run) else given
     opened = {run.path: run for run in several if isinstance(run, Run)}
-    folders, passed_over = _run_folders([run.path if isinstance(run, Run) else run for run in several])
-    for line in passed_over:
-        warnings.warn(line, Notice, stacklevel=3)
-    return [opened.get(folder) or load_run(folder) for folder in folders]
-
-
-def _run_folders(paths: Sequence[str | Path]) -> tuple[list[Path], list[str]]:
-    """The run folders that paths mean, in order, and a line for each path that is passed over.
-
-    A folder that is not a run stands for the runs directly in it; those that cannot be opened are passed over. Other
-    files beside a named run are passed over too, such as a sweep's table where `sweeps/x/*` was typed. Any other path
-    is kept, so that `load_run` says what is wrong with it.
-    """
-    named = [Path(path) for path in paths]
+    named = [run.path if isinstance(run, Run) else Path(run) for run in several]
     parents_of_runs = {path.parent for path in named if (path / CONFIG).is_file()}
     folders: list[Path] = []
     passed_over: list[str] = []
@@ -45,5 +34,7 @@ def _run_folders(paths: Sequence[str | Path]) -> tuple[list[Path], list[str]]:
         elif path.exists() and path.parent in parents_of_runs and not (path / CONFIG).exists():
             passed_over.append(f"passed over, as it is no run folder: {path}")
         else:
-            folders.append(path)
-    return folders, passed_over
+            folders.append(path)  # of which `load_run` says what is wrong with it
+    for line in passed_over:
+        warnings.warn(line, Notice, stacklevel=3)
+    return [opened.get(folder) or load_run(folder) for folder in folders]

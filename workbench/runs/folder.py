@@ -27,14 +27,7 @@ from workbench.runs.weights import (
     weights_of,
 )
 from workbench.tasks import SEQUENCES, TASKS, Sequences, Task, check_files
-from workbench.util.files import (
-    check_contents,
-    is_run,
-    is_within,
-    load_tensors,
-    read_metadata,
-    read_object,
-)
+from workbench.util.files import check_contents, is_run, is_within, load_tensors, read_metadata, read_object
 from workbench.util.messages import Notice, brief, harmless, in_one_line
 from workbench.util.plugins import changed_since, not_loaded
 from workbench.util.seeds import generator

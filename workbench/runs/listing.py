@@ -92,14 +92,10 @@ def filtered(frame: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
 def check_column(frame: pd.DataFrame, name: str) -> str:
     """The name, if it is a column. Raises ValueError with the eight most similar names if it is none."""
     if name not in frame:
-        similar = sorted(frame, key=lambda column: -_likeness(name, column))[:8]
+        letters, part = set(name.lower()), name.split(".")[-1]
+        similar = sorted(frame, key=lambda column: -len(letters & set(column.lower())) - 20 * (part in column))[:8]
         raise ValueError(f"no run has {name!r}; there is: {', '.join(similar)}, …")
     return name
-
-
-def _likeness(name: str, column: str) -> int:
-    """How alike a name and a column are: letters in common, and much more if one contains the other's last part."""
-    return len(set(name.lower()) & set(column.lower())) + 20 * (name.split(".")[-1] in column)
 
 
 def _meets(name: str, value: Any, sign: str, text: str) -> bool:

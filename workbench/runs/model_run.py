@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.models.attention.standard import StandardAttention
 from workbench.models.own_model import SeenPattern
 from workbench.runs.new_run import HeldRun
-
-if TYPE_CHECKING:
-    from workbench.models.attention import Attention
-    from workbench.models.pretrained import Pretrained
 
 FINETUNE = "finetune.json"
 """The file that a folder has beside its model if `workbench finetune` wrote it."""
@@ -69,11 +65,7 @@ def open_model(source: str, text: str | None = None) -> ModelRun:
     model = load_model(source, progress=False)
     held = HeldRun.of(model, TypedText.of(model, text), source)
     config = held.config.model_copy(update={"preset": "a model of Hugging Face"})
-    layers = tuple({"variant": layer.name, "gamma": layer.gamma} for layer in _attention_of(model))
+    attention = [StandardAttention() if isinstance(layer, SeenPattern) else layer for layer in model.attention]
+    layers = tuple({"variant": layer.name, "gamma": layer.gamma} for layer in attention)
     object.__setattr__(config.model, "attention", layers)  # for people: what is saved of such a config has none
     return ModelRun(held.path, config, held.held, held.on, source, text)
-
-
-def _attention_of(model: Pretrained) -> tuple[Attention, ...]:
-    """The variants that the layers of a model have; `standard` where it is the model's own."""
-    return tuple(StandardAttention() if isinstance(layer, SeenPattern) else layer for layer in model.attention)

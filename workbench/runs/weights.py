@@ -64,7 +64,7 @@ def check_shapes(config: RunConfig, path: Path, prefix: str = "") -> None:
     listed, n_parameters = _under(prefix, read_shapes(path), config.model), config.model.n_parameters
     if path.stat().st_size < n_parameters * config.dtype.itemsize:
         raise ValueError(f"{path} does not fit its config: it is too small for {n_parameters:,} parameters")
-    expected = _own_shapes(config, config.model) if isinstance(config.model, OwnModelConfig) else _shapes(config)
+    expected = _shapes(config)
     for name in sorted(expected.keys() | listed.keys()):
         if expected.get(name) != listed.get(name):
             want, got = (" ".join(map(str, shapes.get(name, ["nothing"]))) for shapes in (expected, listed))
@@ -102,7 +102,10 @@ def _settings(config: RunConfig) -> dict[str, Any]:
 
 
 def _shapes(config: RunConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """The type and shape of each of a decoder's weights."""
+    """The type and shape of each of a model's weights; of a module of one's own each tensor under its first name."""
+    if isinstance(config.model, OwnModelConfig):
+        own = MODELS[config.model.module].fresh(config.model.settings, generator(0, "own model")).to(config.dtype)
+        return {name: (DTYPES[tensor.dtype], tuple(tensor.shape)) for name, tensor in weights_of(own).items()}
     with torch.device("meta"), _Unfilled():
         model = Decoder(config.model)
     dtype = f"F{8 * config.dtype.itemsize}"
@@ -129,12 +132,6 @@ DTYPES = {
     torch.bool: "BOOL",
 }
 """The types of tensors that a run folder keeps, and what they are called in its files."""
-
-
-def _own_shapes(config: RunConfig, model: OwnModelConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """The type and shape of each tensor of a module of one's own that a file holds: each under its first name."""
-    module = MODELS[model.module].fresh(model.settings, generator(0, "own model")).to(config.dtype)
-    return {name: (DTYPES[tensor.dtype], tuple(tensor.shape)) for name, tensor in weights_of(module).items()}
 
 
 def _under(prefix: str, tensors: Mapping[str, T], config: DecoderConfig) -> dict[str, T]:

@@ -238,18 +238,7 @@ def _verify(folder: Path) -> Run:
     for step in run.checkpoints():
         run.model(step)
         _check_step(folder / CHECKPOINTS / f"step-{step}.safetensors", step)
-    _check_metrics(run)
-    return run
-
-
-def _check_step(path: Path, step: int) -> None:
-    saved_at = read_metadata(path).get("step")
-    if saved_at != str(step):
-        raise ValueError(f"{path.name} says that it was saved at step {saved_at!r}")
-
-
-def _check_metrics(run: Run) -> None:
-    """Raise ValueError if the log has too many lines, or would become a table of too many cells."""
+    # The log must not have too many lines, nor become a table of too many cells.
     if (run.path / METRICS).read_bytes().count(b"\n") > MAX_ROWS:
         raise ValueError(f"{METRICS} has more than {MAX_ROWS:,} lines")
     columns = set[str]()
@@ -257,3 +246,10 @@ def _check_metrics(run: Run) -> None:
         columns.update(row)
         if len(columns) * number > MAX_CELLS:
             raise ValueError(f"{METRICS} is a table of more than {MAX_CELLS:,} cells")
+    return run
+
+
+def _check_step(path: Path, step: int) -> None:
+    saved_at = read_metadata(path).get("step")
+    if saved_at != str(step):
+        raise ValueError(f"{path.name} says that it was saved at step {saved_at!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from workbench.judgement.contrast import ContrastKind, ContrastQuestion, Group, Outcome, decide
 from workbench.judgement.words.studies import Places, question
@@ -116,9 +116,11 @@ class Reaches(Contrast):
     value: float
     at: Mapping[str, Any] = field(default_factory=dict)
 
+    kind: ClassVar[ContrastKind] = ContrastKind.REACHES
+
     @property
     def asked(self) -> ContrastQuestion:
-        return ContrastQuestion(kind=ContrastKind.REACHES, quantity=self.quantity, value=self.value)
+        return ContrastQuestion(kind=self.kind, quantity=self.quantity, value=self.value)
 
     @property
     def places(self) -> Places:
@@ -129,9 +131,7 @@ class Reaches(Contrast):
 class StaysBelow(Reaches):
     """No seed of a group reaches a value: `Reaches` the other way round."""
 
-    @property
-    def asked(self) -> ContrastQuestion:
-        return ContrastQuestion(kind=ContrastKind.STAYS_BELOW, quantity=self.quantity, value=self.value)
+    kind: ClassVar[ContrastKind] = ContrastKind.STAYS_BELOW
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,7 @@ class Near(Contrast):
     def asked(self) -> ContrastQuestion:
         return ContrastQuestion(kind=ContrastKind.NEAR, quantity=self.quantity, value=self.value, within=self.within)
 
-    @property
-    def places(self) -> Places:
-        return ((self.group, self.at),)
+    places = Reaches.places
 
 
 def _single(means: Means, group: str, quantity: str, at: Mapping[str, Any]) -> Measurement:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,8 +20,9 @@ from workbench.measurement.compare_runs import mean_over_runs
 from workbench.runs import CONFIG, METRICS, Run, load_run, read_log
 from workbench.runs.weights import WEIGHTS
 from workbench.studies.code_of import described
+from workbench.studies.differs import differences
 from workbench.studies.measures import OverTraining
-from workbench.studies.result import Result
+from workbench.studies.result import Result, made_now
 from workbench.studies.reuse import take_over
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, unpack_each, write_json
@@ -235,10 +237,7 @@ class Engine:
         return groups
 
     def _result(
-        self,
-        groups: dict[str, Quantities],
-        outcomes: Sequence[Outcome] | None = None,
-        choices: Choices | None = None,
+        self, groups: dict[str, Quantities], outcomes: Sequence[Outcome] | None = None, choices: Choices | None = None
     ) -> Result:
         if outcomes is None:
             outcomes = [contrast.ask(groups) for contrast in self.study.asked(self.scale)]
@@ -247,19 +246,12 @@ class Engine:
         times: dict[str, float] = {}
         if self.study.timed is not None:
             times = relative_step_times({group_name(one): one.config for one in planned}, self.study.timed)
-        result = Result.of(
-            self.name,
-            self.study,
-            self.scale,
-            self.seeds,
-            groups,
-            outcomes,
-            tried,
-            Tuning.BEFORE if tried else Tuning.PLANNED,
-            planned,
-            times,
-            self._minutes(),
-        )
+        study = self.study
+        about: dict[str, Any] = {"question": study.question, "published": study.published, "note": study.note}
+        about |= {"source": None if study.source is None else asdict(study.source), "seeds": self.seeds}
+        about |= {"differs": list(differences(study, self.scale, planned)), "made": made_now(self._minutes(), times)}
+        tuning = Tuning.BEFORE if tried else Tuning.PLANNED
+        result = Result(self.name, self.scale, groups=groups, outcomes=outcomes, tried=tried, tuning=tuning, **about)
         write_json(self.out / RESULT, result.to_dict())
         if self.study.file and self.study.toml:
             write_atomically(self.out.parent / STUDY_FILE, self.study.toml.encode())

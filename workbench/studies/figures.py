@@ -39,7 +39,7 @@ def by_group(
     import plotly.graph_objects as go
 
     from workbench.figures.curves import interval, sample_size
-    from workbench.figures.seed_dots import dots
+    from workbench.figures.runs_and_controls import dots
     from workbench.figures.style import BLUE, VERMILLION, faint, framed
 
     at = dict(at or {})
@@ -71,7 +71,7 @@ def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_t
     import plotly.graph_objects as go
 
     from workbench.figures.curves import interval, sample_size
-    from workbench.figures.seed_dots import dots
+    from workbench.figures.runs_and_controls import dots
     from workbench.figures.style import PALETTE, framed
 
     figure, shown = go.Figure(), {}
@@ -97,11 +97,7 @@ def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_t
 
 
 def over_training(
-    groups: Groups,
-    quantity: str,
-    title: str,
-    only: Sequence[str] = (),
-    at: Mapping[str, Any] | None = None,
+    groups: Groups, quantity: str, title: str, only: Sequence[str] = (), at: Mapping[str, Any] | None = None
 ) -> Figure:
     """A quantity over the training steps: the mean over seeds as a line, lowest to highest seed as a band."""
     import plotly.graph_objects as go

@@ -84,11 +84,6 @@ def keep_earlier(results: Sequence[Result], earlier: Sequence[Result], studies: 
     return kept
 
 
-def write_ledger(results: Sequence[Result], path: Path) -> None:
-    """Write the results as one JSON file."""
-    write_json(path, {"results": [result.to_dict() for result in results]})
-
-
 def _write_pictures(figures: Mapping[str, Figure], results: Sequence[Result], out: Path) -> None:
     """The ledger, which says which files are written here, and then the pictures."""
     from workbench.figures.pictures import in_few_colours, write_pictures
@@ -97,7 +92,7 @@ def _write_pictures(figures: Mapping[str, Figure], results: Sequence[Result], ou
         figure.update_layout(template="plotly_white", paper_bgcolor="white")
     with TemporaryDirectory(prefix=".", dir=out) as place:
         write_pictures(list(figures.values()), [Path(place, name) for name in figures], width=WIDTH, scale=PIXELS)
-        write_ledger(results, out / LEDGER)
+        write_json(out / LEDGER, {"results": [result.to_dict() for result in results]})
         for name in figures:
             in_few_colours(Path(place, name))
             Path(place, name).replace(out / name)
@@ -179,30 +174,21 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
         asked = f"[{in_markdown(one.question)}]({quote(one.name)}.md)"
         asked += f"<br>{in_markdown(decided_by(one))}" if decided_by(one) else ""
         cells = [asked, source, in_markdown(one.scale), str(one.seeds)]
-        cells.append(f"{in_short(one.verdict)}{_how_many_hold(one)}")
+        n, holding = len(one.outcomes), sum(outcome.verdict is Verdict.HOLDS for outcome in one.outcomes)
+        cells.append(in_short(one.verdict) + ("" if n in (1, holding) else f"; {holding} of {n} hold"))
         if one.tuning is not None and one.tuning.stale:
             cells[-1] += f"<br>{one.tuning}"
         lines.append(f"| {' | '.join(cells)} |")
     missing = {name: study for name, study in studies.items() if name not in {one.name for one in results}}
     if missing:
-        lines += [
-            "",
-            "Not run yet:",
-            "",
-            *(f"- {in_markdown(study.question)} ({_code(name)})" for name, study in missing.items()),
-        ]
+        lines += ["", "Not run yet:", ""]
+        lines += [f"- {in_markdown(study.question)} ({_code(name)})" for name, study in missing.items()]
     return "\n".join([*lines, ""])
 
 
 def decided_by(one: Result) -> str:
     """The first contrast whose verdict is that of the whole study, in words; empty if there is none."""
     return next((sentence(outcome) for outcome in one.outcomes if outcome.verdict is one.verdict), "")
-
-
-def _how_many_hold(one: Result) -> str:
-    """How many of several contrasts hold, where not all do."""
-    holding = sum(outcome.verdict is Verdict.HOLDS for outcome in one.outcomes)
-    return "" if holding == len(one.outcomes) or len(one.outcomes) == 1 else f"; {holding} of {len(one.outcomes)} hold"
 
 
 def command(result: Result, study: Study) -> str:
@@ -250,7 +236,10 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
         lines += [one.note, ""]
     lines += _numbers(one)
     lines += _numbers_by_place(one)
-    lines += _step_times(made)
+    if "step_times" in made:
+        device = made.get("device", f"{made.get('cores', 'unknown')} CPU cores")
+        lines += [f"The time of a training step, as a ratio, on {in_markdown(device)}:", ""]
+        lines += [*(f"- {in_markdown(group)}: {ratio:.2f}" for group, ratio in made["step_times"].items()), ""]
     lines += _tried(one)
     if one.differs:
         lines += ["What differs from the paper's configuration:", "", "| setting | here | paper | why |"]
@@ -269,15 +258,6 @@ def _tried(one: Result) -> list[str]:
     if not one.tried:
         return [f"{tuning}.".capitalize(), ""] if tuning.stale else []
     return [f"{tuning}:".capitalize(), "", *dict.fromkeys(f"- {in_markdown(tuned(each))}" for each in one.tried), ""]
-
-
-def _step_times(made: Mapping[str, Any]) -> list[str]:
-    """What a training step of each group takes beside the others, and on what; nothing where it was not timed."""
-    if "step_times" not in made:
-        return []
-    device = made.get("device", f"{made.get('cores', 'unknown')} CPU cores")
-    ratios = [f"- {in_markdown(group)}: {ratio:.2f}" for group, ratio in made["step_times"].items()]
-    return [f"The time of a training step, as a ratio, on {in_markdown(device)}:", "", *ratios, ""]
 
 
 def _numbers(one: Result) -> list[str]:

@@ -16,11 +16,10 @@ from workbench.judgement.contrast import Outcome, Verdict, together
 from workbench.judgement.tuning import Tried, Tuning
 from workbench.judgement.words.studies import sentence
 from workbench.measurement import Measurement
-from workbench.studies.differs import Differs, differences
+from workbench.studies.differs import Differs
 from workbench.studies.drawing import Drawing
 from workbench.studies.stored import DIGITS, LONGEST, pack, unpack_each
 from workbench.studies.study import Figure, Groups, Published, Scale, Source, Study
-from workbench.training.sweeps.plan import Planned
 from workbench.util.distribution import commit, version
 from workbench.util.files import parse_json, read_text
 from workbench.util.lookup import check_name, lookup
@@ -109,48 +108,6 @@ class Result:
         """On the study."""
         return together(self.outcomes)
 
-    @staticmethod
-    def of(
-        name: str,
-        study: Study,
-        scale: Scale,
-        seeds: int,
-        groups: Groups,
-        outcomes: Sequence[Outcome],
-        tried: Sequence[Tried],
-        tuning: Tuning,
-        planned: Sequence[Planned],
-        step_times: Mapping[str, float],
-        minutes: float,
-    ) -> Result:
-        """The result of a study that has run; see `made` for what may differ when it runs again."""
-        source = None if study.source is None else asdict(study.source)
-        differs = list(differences(study, scale, planned))
-        made: dict[str, Any] = {
-            "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "commit": _short_commit(),
-            "workbench": version(),
-        }
-        if minutes:
-            made["minutes"] = round(minutes, 1)
-        if step_times:
-            made |= machine() | {"step_times": dict(step_times)}
-        return Result(
-            name,
-            scale,
-            study.question,
-            source,
-            seeds,
-            groups,
-            outcomes,
-            study.published,
-            differs,
-            tried,
-            tuning,
-            made,
-            study.note,
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         groups = {group: {name: pack(one) for name, one in own.items()} for group, own in self.groups.items()}
@@ -179,20 +136,14 @@ class Result:
             kept = StoredResult.model_validate(data)
         except ValidationError as error:
             raise ValueError(first_problem(error, StoredResult)) from None
+        same = ("scale", "question", "seeds", "published", "differs", "tried", "tuning", "note")
         return Result(
-            kept.study,
-            kept.scale,
-            kept.question,
-            None if kept.source is None else asdict(kept.source),
-            kept.seeds,
-            {group: unpack_each(own) for group, own in kept.groups.items()},
-            kept.contrasts,
-            kept.published,
-            kept.differs,
-            kept.tried,
-            kept.tuning,
-            kept.made.model_dump(exclude_none=True),
-            kept.note,
+            name=kept.study,
+            source=None if kept.source is None else asdict(kept.source),
+            groups={group: unpack_each(own) for group, own in kept.groups.items()},
+            outcomes=kept.contrasts,
+            made=kept.made.model_dump(exclude_none=True),
+            **{name: getattr(kept, name) for name in same},
         )
 
     def number(self, published: Published) -> Measurement | None:
@@ -267,13 +218,15 @@ def _rounded(data: Any) -> Any:
     return float(f"{data:.{DIGITS}g}") if isinstance(data, float) else data
 
 
+def made_now(minutes: float, step_times: Mapping[str, float]) -> dict[str, Any]:
+    """`Result.made` of a study that has just run; its commit ends with `+` where the code was changed since."""
+    head, _, changed = (commit() or "").partition("+")  # nothing where it is not in a repository
+    made = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": head[:12] + "+" * bool(changed), "workbench": version()}
+    trained = {"minutes": round(minutes, 1)} if minutes else {}
+    return made | trained | (machine() | {"step_times": dict(step_times)} if step_times else {})
+
+
 def machine() -> dict[str, Any]:
     """What training steps are timed on: the number of cores and, where there is one, the GPU's name."""
     gpu = {"device": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
     return {"cores": os.cpu_count()} | gpu
-
-
-def _short_commit() -> str:
-    """The commit of the code, with `+` where it was changed since; nothing where it is not in a repository."""
-    head, _, changed = (commit() or "").partition("+")
-    return head[:12] + "+" * bool(changed)

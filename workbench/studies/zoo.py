@@ -91,22 +91,17 @@ def _finished(root: Path, exhibit: Exhibit) -> Run:
     path = folder / RUNS / exhibit.run
     if (path / WEIGHTS).is_file():
         return load_run(path)
-    for other in _with_other_settings(exhibit, folder / TUNED):
-        if (other / WEIGHTS).is_file():
-            return load_run(other)
-    command = f"workbench study run {exhibit.study}" + ("" if exhibit.scale == SMALL else f" --scale {exhibit.scale}")
-    raise ValueError(f"there is no finished run {path}; `{command}` trains it")
-
-
-def _with_other_settings(exhibit: Exhibit, folder: Path) -> list[Path]:
-    """Where the run of an exhibit lies with each of the values to which its study tunes."""
     from workbench.studies import STUDIES  # which imports what is here
 
     study = STUDIES[exhibit.study]
     count = study.seeds.get(exhibit.scale, 1)
     planned = next(one for one in read_plan(study.plan(exhibit.scale, count)).runs if one.name == exhibit.run)
-    tuned = study.tuned(exhibit.scale, [planned.config.seed])
-    return [folder / one.name for one in tuned if group_name(one, study.tune) == group_name(planned)]
+    for other in study.tuned(exhibit.scale, [planned.config.seed]):
+        tuned = folder / TUNED / other.name
+        if group_name(other, study.tune) == group_name(planned) and (tuned / WEIGHTS).is_file():
+            return load_run(tuned)
+    command = f"workbench study run {exhibit.study}" + ("" if exhibit.scale == SMALL else f" --scale {exhibit.scale}")
+    raise ValueError(f"there is no finished run {path}; `{command}` trains it")
 
 
 def _copy(run: Run, to: Path, checkpoints: int | tuple[int, ...]) -> None:

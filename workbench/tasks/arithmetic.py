@@ -53,6 +53,10 @@ class Arithmetic(Task):
     summary: ClassVar[str] = "an expression modulo a prime, and its value"
     group: ClassVar[str] = "operators"
     unit: ClassVar[Literal["sequence"]] = "sequence"
+    pair_kinds: ClassVar[dict[str, str]] = {
+        "number": "one number of the expression is replaced by another",
+        "operator": "one operator is replaced by another, where the brackets stay as they are needed",
+    }
 
     p: int = Field(11, ge=2, le=1009, description="the modulus, a prime")
     operators: int = Field(4, ge=1, le=64, description="most operators in an expression")
@@ -117,13 +121,6 @@ class Arithmetic(Task):
                 root = read(root.written(self.brackets), self.p)
             rows.append(self._row(root, history[::-1] if self.thought == "history" else root.leftmost()))
         return self._batch(rows)
-
-    @property
-    def pair_kinds(self) -> dict[str, str]:
-        return {
-            "number": "one number of the expression is replaced by another",
-            "operator": "one operator is replaced by another, where the brackets stay as they are needed",
-        }
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         low, high = (0, self.p) if kind == "number" else (self.p, self.p + len(OPERATORS))

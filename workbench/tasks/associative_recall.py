@@ -42,6 +42,7 @@ class AssociativeRecall(Task):
     group: ClassVar[str] = "pair"
     unit: ClassVar[Literal["position"]] = "position"
     token_labels: ClassVar[tuple[str, ...]] = ("value",)
+    pair_kinds: ClassVar[dict[str, str]] = {"value": "the value of one key is replaced by another"}
 
     d_vocab: int = Field(64, ge=8, le=LONGEST, description="tokens: the blank, then keys, then values")
     length: int = Field(32, ge=8, le=LONGEST, description="tokens in a sequence, an even number")
@@ -113,10 +114,6 @@ class AssociativeRecall(Task):
         return Truth(
             torch.cat(hops), {name: torch.where(asked, label, -1) for name, label in (("pair", pair), ("value", value))}
         )
-
-    @property
-    def pair_kinds(self) -> dict[str, str]:
-        return {"value": "the value of one key is replaced by another"}
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         position = torch.arange(tokens.shape[1])

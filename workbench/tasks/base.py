@@ -131,14 +131,7 @@ class Task(Checked, ABC):
         return ({},)
 
     def sample(
-        self,
-        n: int,
-        generator: torch.Generator,
-        /,
-        *,
-        split: Split | None = None,
-        head: str = "main",
-        **condition: Any,
+        self, n: int, generator: torch.Generator, /, *, split: Split | None = None, head: str = "main", **condition: Any
     ) -> Batch:
         """Draw n sequences from `generator` alone.
 

@@ -45,6 +45,10 @@ class BoxMoves(Task):
     group: ClassVar[str] = "moves"
     unit: ClassVar[Literal["position"]] = "position"
     token_labels: ClassVar[tuple[str, ...]] = ("moved",)
+    pair_kinds: ClassVar[dict[str, str]] = {
+        "object": "an object is replaced by one that the text does not name",
+        "move": "a box that a move names is replaced by another, where that can be done",
+    }
 
     n_boxes: int = Field(6, ge=2, le=26, description="boxes, of which some are empty")
     n_filled: int = Field(3, ge=1, le=25, description="boxes that hold an object each")
@@ -167,13 +171,6 @@ class BoxMoves(Task):
         moved = torch.where(batch.loss_mask, batch.targets, -1)
         layers = (number.max(-1).values + 1).log2().ceil().long()
         return Truth(torch.cat(edges), {"moves": moves, "moved": moved}, {"layers": layers})
-
-    @property
-    def pair_kinds(self) -> dict[str, str]:
-        return {
-            "object": "an object is replaced by one that the text does not name",
-            "move": "a box that a move names is replaced by another, where that can be done",
-        }
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         position = torch.arange(tokens.shape[1])

@@ -54,6 +54,10 @@ class Boxes(Task):
     summary: ClassVar[str] = "items put into, removed from and moved between boxes; say what is where at the end"
     group: ClassVar[str] = "operations"
     unit: ClassVar[Literal["sequence"]] = "sequence"
+    pair_kinds: ClassVar[dict[str, str]] = {
+        "operation": "one box that an operation names is replaced by another, where that can be done",
+        "item": "an item is replaced, wherever the text names it, by one that it does not name",
+    }
 
     style: Style = Field("default", description="the paper's two versions; decides what is left open below")
     n_boxes: int | None = Field(None, ge=2, le=26, description="default 7, advanced 8")
@@ -152,13 +156,6 @@ class Boxes(Task):
         words = np.fromiter(chain.from_iterable(world.texts), dtype=np.int64)
         tokens[torch.arange(tokens.shape[1]) < lengths[:, None]] = torch.from_numpy(words)
         return Batch.next_token(tokens, start, lengths - 1)
-
-    @property
-    def pair_kinds(self) -> dict[str, str]:
-        return {
-            "operation": "one box that an operation names is replaced by another, where that can be done",
-            "item": "an item is replaced, wherever the text names it, by one that it does not name",
-        }
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         """See `Task.changed_question`. The box that is asked about stays.

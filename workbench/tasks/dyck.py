@@ -40,6 +40,9 @@ class Dyck(Task):
     group: ClassVar[str] = "depth"
     unit: ClassVar[Literal["position"]] = "position"
     token_labels: ClassVar[tuple[str, ...]] = ("closing",)
+    pair_kinds: ClassVar[dict[str, str]] = {
+        "kind": "one bracket becomes one of another kind, and so does the one that closes it"
+    }
 
     kinds: int = Field(2, ge=1, le=len(BRACKETS), description="kinds of brackets")
     depth: int = Field(4, ge=1, le=64, description="most brackets open at once")
@@ -110,10 +113,6 @@ class Dyck(Task):
         example, query, level = (openers >= 0).nonzero(as_tuple=True)
         hop = labels["depth"][example, query] - level
         return Truth(torch.stack([example, hop, query, openers[example, query, level]], dim=1), labels)
-
-    @property
-    def pair_kinds(self) -> dict[str, str]:
-        return {"kind": "one bracket becomes one of another kind, and so does the one that closes it"}
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         at = choose(tokens < self.kinds, generator)

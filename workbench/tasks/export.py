@@ -23,11 +23,7 @@ from workbench.util.seeds import generator
 SHARD = 1024  # sequences
 FORMATS = (".parquet", ".jsonl")
 SCHEMA = pa.schema(
-    [
-        ("tokens", pa.list_(pa.int32())),
-        ("targets", pa.list_(pa.list_(pa.int32()))),
-        ("loss_mask", pa.list_(pa.bool_())),
-    ]
+    [("tokens", pa.list_(pa.int32())), ("targets", pa.list_(pa.list_(pa.int32()))), ("loss_mask", pa.list_(pa.bool_()))]
 )
 
 
@@ -149,7 +145,14 @@ def show(task: Task, batch: Batch, index: int, *, width: int = 100, most_edges: 
     words = task.words(tokens[:length])
     lines = ["input   " + task.question(tokens)]
     lines.append("answer  " + " ".join(_target(task, batch, index, at) for at in range(length) if mask[at]))
-    lines += _ruled(words, mask, width)
+    line, marks = "tokens ", "scored "
+    for word, scored in zip(words, mask, strict=False):
+        if len(line) + len(word) + 1 > width and line.strip() != "tokens":
+            lines += [line, marks]
+            line, marks = "       ", "       "
+        line += f" {word}"
+        marks += " " + ("^" if scored else "·").ljust(len(word))
+    lines += [line, marks]
     if batch.head == "main":
         lines += _edges(task.truth(tokens[None, :length]), most_edges)
     return "\n".join(lines)
@@ -160,18 +163,6 @@ def _target(task: Task, batch: Batch, index: int, at: int) -> str:
     if target.ndim == 0:
         return task.words(target[None])[0]
     return "{" + ",".join(task.words(target.nonzero()[:, 0])) + "}"
-
-
-def _ruled(words: list[str], mask: list[bool], width: int) -> list[str]:
-    """Tokens in lines of at most `width` characters, each with a line of marks below it."""
-    lines, line, marks = [], "tokens ", "scored "
-    for word, scored in zip(words, mask, strict=False):
-        if len(line) + len(word) + 1 > width and line.strip() != "tokens":
-            lines += [line, marks]
-            line, marks = "       ", "       "
-        line += f" {word}"
-        marks += " " + ("^" if scored else "·").ljust(len(word))
-    return [*lines, line, marks]
 
 
 def _edges(truth: Truth, most: int) -> list[str]:

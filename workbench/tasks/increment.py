@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -43,6 +42,9 @@ class Increment(TaskWithLengths):
     summary: ClassVar[str] = "a number, a delimiter, then the number plus one with its lowest digit first"
     group: ClassVar[str] = "length"
     unit: ClassVar[Literal["sequence"]] = "sequence"
+    pair_kinds: ClassVar[dict[str, str]] = {"digit": "one digit of the number is replaced by another"}
+    vocabulary: ClassVar[Vocabulary] = Vocabulary((*"0123456789", "⊥", "↑", "PAD"))
+    delimiters: ClassVar[tuple[int, ...]] = (_DELIMITER,)
 
     min_length: int = Field(2, ge=1, le=LONGEST, description="fewest digits in training")
     max_length: int = Field(10, ge=1, le=LONGEST, description="most digits in training")
@@ -60,17 +62,9 @@ class Increment(TaskWithLengths):
             raise ValueError("increment's carry hint goes from the lowest digit up: it needs reversed=true")
         return self
 
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        return Vocabulary((*"0123456789", "⊥", "↑", "PAD"))
-
     @property
     def n_ctx(self) -> int:
         return self.longest + 1 + (3 if self.hints else 1) * (self.longest + 1)
-
-    @property
-    def delimiters(self) -> tuple[int, ...]:
-        return (_DELIMITER,)
 
     @property
     def as_tested(self) -> Increment:
@@ -89,10 +83,6 @@ class Increment(TaskWithLengths):
         place = torch.arange(width)
         digits = torch.where((place >= (lengths - run)[:, None]) & (place < lengths[:, None]), 9, digits)
         return self._batch(digits, lengths, head)
-
-    @property
-    def pair_kinds(self) -> dict[str, str]:
-        return {"digit": "one digit of the number is replaced by another"}
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         return with_other_value(tokens, in_question(tokens, self.question_length(tokens)), 0, 10, generator)

@@ -40,6 +40,9 @@ class Induction(Task):
     group: ClassVar[str] = "length"
     unit: ClassVar[Literal["position"]] = "position"
     token_labels: ClassVar[tuple[str, ...]] = ("next",)
+    pair_kinds: ClassVar[dict[str, str]] = {
+        "symbol": "one symbol, where it first stands, is replaced by one that is not there"
+    }
 
     q: int = Field(32, ge=4, le=LONGEST, description="symbols")
     min_length: int = Field(6, ge=3, description="fewest symbols before they come again")
@@ -112,10 +115,6 @@ class Induction(Task):
         hops = [torch.stack([example, torch.full_like(key, h), query, key + (h == 1)], dim=1) for h in (1, 2)]
         labels = {"length": length, "next": batch.targets, "earlier": earlier}
         return Truth(torch.cat(hops), {name: torch.where(batch.loss_mask, v, -1) for name, v in labels.items()})
-
-    @property
-    def pair_kinds(self) -> dict[str, str]:
-        return {"symbol": "one symbol, where it first stands, is replaced by one that is not there"}
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         return with_other_value(tokens, in_question(tokens, self.question_length(tokens) - 1), 0, self.q, generator)

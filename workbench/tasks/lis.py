@@ -49,6 +49,7 @@ class LongestIncreasingSubsequence(Task):
     summary: ClassVar[str] = "numbers, and the length of their longest increasing subsequence"
     group: ClassVar[str] = "length"
     unit: ClassVar[Literal["sequence"]] = "sequence"
+    pair_kinds: ClassVar[dict[str, str]] = {"number": "one number of the sequence is replaced by another"}
 
     length: int = Field(50, ge=2, le=LONGEST, description="most numbers in a sequence")
     min_length: int | None = Field(None, ge=2, description="fewest; by default all have as many")
@@ -103,10 +104,6 @@ class LongestIncreasingSubsequence(Task):
         for row, size in zip(numbers, lengths.tolist(), strict=True):
             self._plant(row[:size], rng)
         return self._batch(torch.from_numpy(numbers), torch.from_numpy(lengths))
-
-    @property
-    def pair_kinds(self) -> dict[str, str]:
-        return {"number": "one number of the sequence is replaced by another"}
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         question = in_question(tokens, self.question_length(tokens))

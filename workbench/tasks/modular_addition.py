@@ -40,6 +40,11 @@ class ModularAddition(Task):
     group: ClassVar[str] = "wraps"
     unit: ClassVar[Literal["position"]] = "position"
     token_labels: ClassVar[tuple[str, ...]] = ("first", "second", "sum")
+    pair_kinds: ClassVar[dict[str, str]] = {
+        "numbers": "one number is replaced; in a control both, so that their sum stays"
+    }
+    n_ctx: ClassVar[int] = 3
+    groups: ClassVar[tuple[int, ...]] = (0, 1)
 
     p: int = Field(53, ge=7, le=1009, description="the modulus")
     train_fraction: float = Field(0.4, gt=0, lt=1, description="part of the p² pairs that is trained on")
@@ -49,16 +54,8 @@ class ModularAddition(Task):
         return Vocabulary((*map(str, range(self.p)), "="))
 
     @property
-    def n_ctx(self) -> int:
-        return 3
-
-    @property
     def delimiters(self) -> tuple[int, ...]:
         return (self.p,)
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        return (0, 1)
 
     @property
     def test_share(self) -> float:
@@ -91,10 +88,6 @@ class ModularAddition(Task):
         nothing = torch.full_like(tokens, -1)
         labels = {name: torch.cat([nothing[:, :2], value[:, None]], dim=1) for name, value in at_end.items()}
         return Truth(edges, labels)
-
-    @property
-    def pair_kinds(self) -> dict[str, str]:
-        return {"numbers": "one number is replaced; in a control both, so that their sum stays"}
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         at = choose((torch.arange(3) < 2).expand_as(tokens), generator)

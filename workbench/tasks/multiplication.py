@@ -50,6 +50,9 @@ class Multiplication(Task):
     summary: ClassVar[str] = "two numbers and their product, all with their lowest digit first"
     group: ClassVar[str] = "digit"
     unit: ClassVar[Literal["position"]] = "position"
+    pair_kinds: ClassVar[dict[str, str]] = {"digit": "one digit of an operand is replaced by another"}
+    vocabulary: ClassVar[Vocabulary] = Vocabulary(_WORDS)
+    delimiters: ClassVar[tuple[int, ...]] = (_ANSWER, _THOUGHT, _PAUSE_START)
 
     digits: int = Field(2, ge=1, le=100, description="digits of each operand")
     mode: Literal["plain", "pause", "chain_of_thought"] = Field("plain", description="what stands before the answer")
@@ -70,18 +73,10 @@ class Multiplication(Task):
         return self
 
     @cached_property
-    def vocabulary(self) -> Vocabulary:
-        return Vocabulary(_WORDS)
-
-    @cached_property
     def n_ctx(self) -> int:
         """Every sequence has this length."""
         ones = torch.ones(1, self.digits, dtype=torch.long)
         return self._tokens(ones, ones).shape[1]
-
-    @property
-    def delimiters(self) -> tuple[int, ...]:
-        return (_ANSWER, _THOUGHT, _PAUSE_START)
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -92,10 +87,6 @@ class Multiplication(Task):
         digits = torch.randint(0, 10, (2, n, self.digits), generator=generator)
         digits[..., -1] = torch.randint(1, 10, (2, n), generator=generator)  # exactly this many digits
         return self._batch(digits[0], digits[1])
-
-    @property
-    def pair_kinds(self) -> dict[str, str]:
-        return {"digit": "one digit of an operand is replaced by another"}
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         question = in_question(tokens, self.question_length(tokens))

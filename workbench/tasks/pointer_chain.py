@@ -51,6 +51,7 @@ class PointerChain(Task):
     former_groups: ClassVar[dict[str, str]] = {"depth": "hop"}
     unit: ClassVar[Literal["position"]] = "position"
     token_labels: ClassVar[tuple[str, ...]] = ("root",)
+    group_label: ClassVar[str] = "depth"
 
     n: int = Field(64, ge=2, le=LONGEST, description="tokens in a sequence")
     k: int = Field(8, ge=1, description="tokens in a block; divides n")
@@ -66,10 +67,6 @@ class PointerChain(Task):
     def group(self) -> str:  # type: ignore[override]  # of other tasks it does not depend on a setting
         """`depth` of the query for `root`; for `chain`, which asks for every ancestor, the `hop` of the ancestor."""
         return "depth" if self.reading == "root" else "hop"
-
-    @property
-    def group_label(self) -> str:
-        return "depth"
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

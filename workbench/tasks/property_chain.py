@@ -51,6 +51,10 @@ class PropertyChain(Task):
     group: ClassVar[str] = "depth"
     unit: ClassVar[Literal["position"]] = "position"
     token_labels: ClassVar[tuple[str, ...]] = tuple(f"value_{letter}" for letter in LETTERS)
+    pair_kinds: ClassVar[dict[str, str]] = {
+        "pointer": "two records of one block exchange where they take one property from",
+        "value": "one property of one record of the first block is replaced",
+    }
 
     n: int = Field(12, ge=2, le=LONGEST, description="tokens in a sequence")
     k: int = Field(3, ge=2, le=10, description="tokens in a block; divides n")
@@ -97,13 +101,6 @@ class PropertyChain(Task):
         numbers = torch.rand(shape, generator=generator).argsort(-1)
         numbers[:, 0] = torch.randint(self.k, numbers[:, 0].shape, generator=generator)
         return self._batch(self._records(numbers.transpose(2, 3).reshape(n, self.n, self.properties)))
-
-    @property
-    def pair_kinds(self) -> dict[str, str]:
-        return {
-            "pointer": "two records of one block exchange where they take one property from",
-            "value": "one property of one record of the first block is replaced",
-        }
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         rows, numbers = torch.arange(len(tokens)), self._numbers(tokens)

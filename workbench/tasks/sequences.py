@@ -45,6 +45,7 @@ class Sequences(Task):
     unit: ClassVar[Literal["position"]] = "position"
     running_text: ClassVar[bool] = True
     files: ClassVar[tuple[str, ...]] = ("path",)
+    groups: ClassVar[tuple[int, ...]] = tuple(range(_EIGHTHS))
 
     path: str = Field(description="a file that `Sequences.save` wrote")
 
@@ -131,19 +132,8 @@ class Sequences(Task):
     def pad(self) -> int:
         return int(self._given[1]["pad"])
 
-    @property
-    def groups(self) -> tuple[int, ...]:
-        return tuple(range(_EIGHTHS))
-
     def sample(
-        self,
-        n: int,
-        generator: torch.Generator,
-        /,
-        *,
-        split: Split | None = None,
-        head: str = "main",
-        **condition: Any,
+        self, n: int, generator: torch.Generator, /, *, split: Split | None = None, head: str = "main", **condition: Any
     ) -> Batch:
         """So many of the sequences in random order, none twice before all were drawn; `train` is those for training."""
         self.refuse(condition)

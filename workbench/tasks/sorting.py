@@ -52,6 +52,7 @@ class Sorting(TaskWithLengths):
     group: ClassVar[str] = "length"
     unit: ClassVar[Literal["sequence"]] = "sequence"
     token_labels: ClassVar[tuple[str, ...]] = ("minimum", "identity", "successor")
+    pair_kinds: ClassVar[dict[str, str]] = {"symbol": "one symbol of the input is replaced by another"}
 
     q: int = Field(32, ge=2, le=LONGEST, description="alphabet size: symbols are 1..q")
     skew: Skew = Field(
@@ -111,10 +112,6 @@ class Sorting(TaskWithLengths):
             return (self._count if head == "count" else self._fill)(lengths, generator)
         symbols = self._symbols(lengths, generator)
         return self._batch(symbols, lengths) if head == "main" else self._successor(symbols, lengths, generator)
-
-    @property
-    def pair_kinds(self) -> dict[str, str]:
-        return {"symbol": "one symbol of the input is replaced by another"}
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         return with_other_value(tokens, in_question(tokens, self.question_length(tokens)), 0, self.q, generator)

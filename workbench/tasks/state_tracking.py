@@ -42,6 +42,9 @@ class StateTracking(Task):
     group: ClassVar[str] = "step"
     unit: ClassVar[Literal["position"]] = "position"
     token_labels: ClassVar[tuple[str, ...]] = ("state",)
+    pair_kinds: ClassVar[dict[str, str]] = {
+        "moves": "one move is replaced; in a control two neighbours, so that they lead to the same state"
+    }
 
     states_of: Group = Field("S5", description="the group: parity (0 and 1), or permutations of 3, 4 or 5 things")
     moves: Literal["all", "swaps"] = Field("all", description="which elements are moves; swaps exchange two things")
@@ -93,10 +96,6 @@ class StateTracking(Task):
         edges = torch.cat([torch.arange(n).repeat_interleave(len(of_one))[:, None], of_one.repeat(n, 1)], dim=1)
         step = torch.arange(1, n_pos + 1).expand(n, -1)
         return Truth(edges, {"step": step, "state": self._batch(tokens).targets})
-
-    @property
-    def pair_kinds(self) -> dict[str, str]:
-        return {"moves": "one move is replaced; in a control two neighbours, so that they lead to the same state"}
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         table, allowed = _table(self.states_of), _moves(self.states_of, self.moves)

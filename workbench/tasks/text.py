@@ -60,6 +60,7 @@ class Text(Task):
     running_text: ClassVar[bool] = True
     for_more: ClassVar[str] = "take a longer text, or shorter blocks (--task.block)"
     files: ClassVar[tuple[str, ...]] = ("path", "tokenizer")
+    groups: ClassVar[tuple[int, ...]] = tuple(range(_EIGHTHS))
 
     path: str = Field(
         description="a text file, the folder of a data set saved by Hugging Face's datasets, or `shakespeare`"
@@ -118,10 +119,6 @@ class Text(Task):
     @property
     def n_ctx(self) -> int:
         return self.block
-
-    @property
-    def groups(self) -> tuple[int, ...]:
-        return tuple(range(_EIGHTHS))
 
     def draw(self, n: int, generator: torch.Generator, *, head: str = "main", **condition: Any) -> Batch:
         self.refuse(condition)

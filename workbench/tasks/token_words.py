@@ -39,7 +39,9 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerBase, size: int) -> Vocabulary:
         while word in ids_of_words:  # two tokens may read alike
             word += f"#{i}"
         ids_of_words[word] = i
-    return Vocabulary(tuple(ids_of_words), tuple(_before_part(texts.get(i, "")) for i in range(size)))
+    # each text up to the first byte in it that is a part of a character
+    whole = (re.split("[\udc80-\udcff]", texts.get(i, ""), maxsplit=1)[0] for i in range(size))
+    return Vocabulary(tuple(ids_of_words), tuple(whole))
 
 
 def _read(
@@ -81,11 +83,6 @@ def _with_bytes(text: str, piece: str) -> str:
     if all(letter in BYTE_LEVEL for letter in piece):
         return bytes(BYTE_LEVEL[letter] for letter in piece).decode("utf-8", "surrogateescape")
     return text
-
-
-def _before_part(text: str) -> str:
-    """A text up to the first byte in it that is a part of a character."""
-    return re.split("[\udc80-\udcff]", text, maxsplit=1)[0]
 
 
 def _shown(text: str) -> str:

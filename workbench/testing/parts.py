@@ -83,13 +83,12 @@ def cases(plugin: str | Path, settings: Settings | None = None, runs: Runs | Non
     unknown = sorted(set(settings or {}) - {name for _, name in found})
     if unknown:
         raise ValueError(f"{file.name} has no part {unknown[0]!r}; it has: {', '.join(name for _, name in found)}")
-    return [case for kind, name in found for case in _cases_of(kind, name, (settings or {}).get(name), runs)]
-
-
-def _cases_of(kind: str, name: str, settings: Sequence[dict[str, Any]] | None, runs: Runs | None) -> Iterator[Case]:
-    for words, subject in _subjects(kind, name, settings, runs):
-        for each in CHECKS[kind]:
-            yield Case(kind, name, words, subject, each)
+    return [
+        Case(kind, name, words, subject, each)
+        for kind, name in found
+        for words, subject in _subjects(kind, name, (settings or {}).get(name), runs)
+        for each in CHECKS[kind]
+    ]
 
 
 def _subjects(

@@ -34,20 +34,17 @@ def training_batches(
         passed: how many steps of its curriculum the run has passed by now, which changes at evaluations alone.
     """
     begin = first - first % config.bucket_steps
-    batches = _as_drawn(task, config, begin, passed)
+    if config.curriculum:
+        batches = _of_curriculum(task, config, begin, passed)
+    else:
+        if config.train_size is None:
+            batches = in_order(partial(_fresh, task, config.seed), sizes_of_steps(config, begin), config.workers)
+        else:
+            batches = batches_of_set(task, config, begin, config.workers)
+        batches = batches if config.workers else _drawn_ahead(batches)
     if config.bucket_steps > 1:
         batches = islice(_by_length(task, config, batches, begin), first - begin, None)
     return _shifted(task, config, batches, first) if config.shift_positions else batches
-
-
-def _as_drawn(task: Task, config: RunConfig, first: int, passed: Callable[[], int]) -> Iterator[Batches]:
-    if config.curriculum:
-        return _of_curriculum(task, config, first, passed)
-    if config.train_size is None:
-        batches = in_order(partial(_fresh, task, config.seed), sizes_of_steps(config, first), config.workers)
-    else:
-        batches = batches_of_set(task, config, first, config.workers)
-    return batches if config.workers else _drawn_ahead(batches)
 
 
 def _drawn_ahead(batches: Iterator[Batches]) -> Iterator[Batches]:

@@ -122,6 +122,7 @@ class _TaskData:
 
     def __init__(self, loaded: Loaded, config: FinetuneConfig) -> None:
         """Raises ValueError as `read_data`."""
+        from workbench.models.pretrained.checks import n_tokens
         from workbench.models.pretrained.text_file import needed
 
         self.task = tasks.from_settings(config.task or {})
@@ -134,7 +135,8 @@ class _TaskData:
         tokenizer = needed(loaded.tokenizer, loaded.name)
         self.ids = _word_ids(self.task.vocabulary.words, tokenizer)
         with global_draws(generator(config.seed, "new tokens").initial_seed()):
-            _make_room(loaded.model, int(self.ids.max()) + 1)
+            if (needed_ids := int(self.ids.max()) + 1) > n_tokens(loaded.model):
+                loaded.model.resize_token_embeddings(needed_ids)
         self.pad = int(self.ids[self.task.pad]) if self.task.pad >= 0 else -1
         drawn = self.task.sample(config.eval_size, generator(config.seed, "finetune", "held out"), split="test")
         if drawn.targets.ndim != 2:
@@ -168,14 +170,6 @@ def _word_ids(words: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Int
             own = [tokenizer.get_vocab()[word]]
         ids.append(own[0])
     return torch.tensor(ids)
-
-
-def _make_room(model: PreTrainedModel, n_tokens: int) -> None:
-    """Give a model an embedding for so many tokens, if it has fewer."""
-    from workbench.models.pretrained.checks import n_tokens as known
-
-    if n_tokens > known(model):
-        model.resize_token_embeddings(n_tokens)
 
 
 @torch.no_grad()

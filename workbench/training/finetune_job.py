@@ -14,11 +14,7 @@ from workbench.runs import METRICS, read_log
 from workbench.runs.model_run import FINETUNE
 from workbench.tasks import TEXTS
 from workbench.training.finetune import finetune, resume_finetune
-from workbench.training.finetune_config import (
-    FinetuneConfig,
-    Finetuned,
-    digest_of_weights,
-)
+from workbench.training.finetune_config import FinetuneConfig, Finetuned, digest_of_weights
 from workbench.training.sweeps.job import Job
 from workbench.util.files import write_atomically
 from workbench.util.strict_settings import checked

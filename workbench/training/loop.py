@@ -1,4 +1,4 @@
-"""The training loop: a config in, a run folder out."""
+"""The training loop: a config in, a run folder out; and its progress bar."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
 from workbench import runs
 from workbench.runs import Run, RunConfig
@@ -14,18 +19,12 @@ from workbench.training.distributed import Processes
 from workbench.training.hint_mixing import Batches
 from workbench.training.optimizers import learning_rate
 from workbench.training.presets import preset_config
-from workbench.training.progress import Progress
-from workbench.training.state import (
-    Figures,
-    State,
-    TrainingError,
-    forget_states,
-    only_trainer,
-)
+from workbench.training.state import Figures, State, TrainingError, forget_states, only_trainer
 from workbench.training.trained import Trained
 from workbench.training.training_run import TrainingRun
 from workbench.util.interrupts import Interrupts
-from workbench.util.messages import in_one_line
+from workbench.util.messages import brief, in_one_line
+from workbench.util.progress import time_left
 
 StepOfAll = Callable[[tuple[Batches, ...], float], Sequence[Figures | None]]
 """One optimizer step of several runs: the batches of each and the learning rate in, the figures of each out.
@@ -145,11 +144,7 @@ def train_alone(member: Trained, show: bool, problems: Sequence[str] = (), resum
 
 
 def train_together(
-    members: Sequence[Trained],
-    step: StepOfAll,
-    show: bool,
-    problems: Sequence[str] = (),
-    resumed: bool = False,
+    members: Sequence[Trained], step: StepOfAll, show: bool, problems: Sequence[str] = (), resumed: bool = False
 ) -> None:
     """Train runs of one shape and schedule together, step by step, to the end or until Ctrl-C: the one loop.
 
@@ -204,7 +199,9 @@ def _train_steps(
                 failures.append(member.fail())
             else:
                 member.record(figures, its_batches, time.perf_counter() - clock)
-        bar.update(number, _mean_shown(members))
+        names = dict.fromkeys(name for member in members for name in member.shown)
+        shown = {name: [member.shown[name] for member in members if name in member.shown] for name in names}
+        bar.update(number, {name: sum(figures) / len(figures) for name, figures in shown.items()})  # means over runs
         active = _active(members)
         interrupted = processes.any(interrupts.requested)
         if interrupted or (number % config.save_every == 0 and number < config.steps):
@@ -225,8 +222,57 @@ def _active(members: Sequence[Trained]) -> list[Trained]:
     return [member for member in members if not member.done]
 
 
-def _mean_shown(members: Sequence[Trained]) -> dict[str, float]:
-    """The figures that the progress bar shows: of several runs, their means."""
-    names = dict.fromkeys(name for member in members for name in member.shown)
-    values = {name: [member.shown[name] for member in members if name in member.shown] for name in names}
-    return {name: sum(figures) / len(figures) for name, figures in values.items()}
+SECONDS_BETWEEN_LINES = 5.0
+
+
+class Progress:
+    """The progress of training on standard error; use as a context.
+
+    Args:
+        steps: the steps of the run.
+        show: whether anything is shown.
+        first: the step at which a resumed run begins.
+        every: the seconds between two lines, where there is no terminal.
+    """
+
+    def __init__(self, steps: int, show: bool, first: int = 0, every: float = SECONDS_BETWEEN_LINES) -> None:
+        self.steps, self.first, self.every = steps, first, every
+        self.console = Console(stderr=True, quiet=not show, markup=False)
+        self.bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not (show and self.console.is_terminal),
+        )
+        self.started = self.last_line = time.perf_counter()
+
+    def __enter__(self) -> Progress:
+        self.bar.start()
+        self.id = self.bar.add_task("training", total=self.steps, completed=self.first, figures="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def update(self, step: int, figures: Mapping[str, float]) -> None:
+        """Show the step just finished and the latest figures."""
+        text = "  ".join(
+            f"{name} {value:.1%}" if name == "accuracy" else f"{name} {value:.4f}" for name, value in figures.items()
+        )
+        self.bar.update(self.id, completed=step, figures=text)
+        now = time.perf_counter()
+        if not self.console.is_terminal and (now - self.last_line > self.every or step == self.steps):
+            self.last_line = now
+            left = (now - self.started) / max(1, step - self.first) * (self.steps - step)
+            self.console.print(f"step {step}/{self.steps}  {text}  {time_left(left)}", highlight=False)
+
+    def say(self, text: str) -> None:
+        """Print a line, whoever wrote parts of it."""
+        self.console.print(brief(text), highlight=False)

@@ -169,21 +169,16 @@ class _Log:
 
 def _environment(device: torch.device, processes: int) -> dict[str, Any]:
     """Versions of packages, the workbench's git commit (None outside a checkout), and the machine."""
+    versions = {"python": platform.python_version(), "workbench": version()}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):  # a machine that only trains need not have TransformerLens
+            versions[package] = version_of(package)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
-        "versions": {"python": platform.python_version(), "workbench": version()} | _versions(),
+        "versions": versions,
         "commit": commit(),
         "device": str(device),
         "device_name": name,
         "threads": torch.get_num_threads(),
         "processes": processes,
     }
-
-
-def _versions() -> dict[str, str]:
-    """The versions of packages; a machine that only trains need not have TransformerLens."""
-    versions = {}
-    for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            versions[name] = version_of(name)
-    return versions

@@ -41,15 +41,12 @@ def needs(library: str, what: str) -> None:
         library: one of `EXTRAS`.
         what: what needs it, as the subject of a sentence.
     """
-    if not _is_there(library):
-        raise ValueError(f"{what} needs {library}: pip install '{DISTRIBUTION}[{EXTRAS[library]}]'")
-
-
-def _is_there(library: str) -> bool:
     try:
-        return find_spec(library) is not None
+        missing = find_spec(library) is None
     except ValueError:  # it was taken out of `sys.modules`
-        return False
+        missing = True
+    if missing:
+        raise ValueError(f"{what} needs {library}: pip install '{DISTRIBUTION}[{EXTRAS[library]}]'")
 
 
 def mixed_up() -> str | None:

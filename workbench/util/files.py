@@ -96,7 +96,9 @@ def new_folder(path: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield folder
-        folder.chmod(0o777 & ~_umask())
+        mask = os.umask(0)  # it can only be read by setting it
+        os.umask(mask)
+        folder.chmod(0o777 & ~mask)
         try:
             if path.exists():
                 path.rmdir()
@@ -262,13 +264,6 @@ def check_utf8(path: Path, *, as_text: bool = False) -> None:
             f"{path} is not in UTF-8 in this locale ({sys.getfilesystemencoding()}), as it has to be; set "
             "PYTHONUTF8=1, or give another path"
         )
-
-
-def _umask() -> int:
-    """The process's umask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def read_metadata(path: Path) -> dict[str, str]:

@@ -220,7 +220,10 @@ def _load_file(path: Path) -> None:
     if same := [other for other in _files if other.name == path.name and other != path]:
         raise ValueError(f"two plugins are named {path.name}: {same[0]} and {path}; rename one")
     parts, before = _parts_in(_executed(path), path), _files.get(path)
-    replaced = _removed(before)
+    own = [part for part, owner in _origins.items() if owner == before]
+    replaced = {(kind, name): KINDS[kind].parts.pop(name) for kind, name in own}
+    for part in own:
+        del _origins[part]
     try:
         _add(parts, plugin)
     except ValueError:
@@ -323,11 +326,3 @@ def _check(kind: str, name: str, part: Any, plugin: Plugin) -> None:
         raise ValueError(
             f"{kind.upper()}[{name!r}] of the plugin {plugin.name} calls itself {own!r}; give both the same name"
         )
-
-
-def _removed(plugin: Plugin | None) -> dict[tuple[str, str], Any]:
-    """The parts of a plugin, taken out of their dicts."""
-    own = [part for part, owner in _origins.items() if owner == plugin]
-    for part in own:
-        del _origins[part]
-    return {(kind, name): KINDS[kind].parts.pop(name) for kind, name in own}

@@ -9,8 +9,6 @@ same assumptions. On a single layer it equals rollout.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Float
 from scipy.sparse import coo_array, csr_array
@@ -43,23 +41,16 @@ def flow(
     if not 0 <= example < n or not 0 <= query < n_pos:
         raise ValueError(f"there is no position {query} of example {example}; it is {n} examples of {n_pos} positions")
     graphs = [graph[example].cpu().double().numpy() for graph in layer_graphs(capture, residual=residual, heads=heads)]
-    network = _layered(graphs)
+    rows, columns, capacities = [], [], []  # of nodes `layer · n_pos + position`, inputs first, edges from a layer down
+    for layer, graph in enumerate(graphs):
+        start, end = np.nonzero(graph)
+        rows.append((layer + 1) * n_pos + start)
+        columns.append(layer * n_pos + end)
+        capacities.append(np.rint(graph[start, end] * SCALE))
     outputs = len(graphs) * n_pos
+    edges = np.concatenate(capacities).astype(np.int32), (np.concatenate(rows), np.concatenate(columns))
+    network = csr_array(coo_array(edges, shape=(outputs + n_pos, outputs + n_pos)))
     values = np.zeros(n_pos)
     for key in range(query + 1):
         values[key] = maximum_flow(network, outputs + query, key).flow_value / SCALE
     return values
-
-
-def _layered(graphs: Sequence[Float[np.ndarray, "query key"]]) -> csr_array:
-    """Capacities of the layered graph: node `layer · n_pos + position`, inputs first, edges from a layer down."""
-    n_pos = len(graphs[0])
-    rows, columns, capacities = [], [], []
-    for layer, graph in enumerate(graphs):
-        query, key = np.nonzero(graph)
-        rows.append((layer + 1) * n_pos + query)
-        columns.append(layer * n_pos + key)
-        capacities.append(np.rint(graph[query, key] * SCALE))
-    size = (len(graphs) + 1) * n_pos
-    whole = np.concatenate(capacities).astype(np.int32)
-    return csr_array(coo_array((whole, (np.concatenate(rows), np.concatenate(columns))), shape=(size, size)))

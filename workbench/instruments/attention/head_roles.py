@@ -13,17 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from workbench.capture import Capture
-from workbench.instruments.attention.attention_graph import (
-    mass_on,
-    needs,
-    pattern,
-    unit_rows,
-    why_no_pattern,
-)
+from workbench.instruments.attention.attention_graph import mass_on, needs, pattern, unit_rows, why_no_pattern
 from workbench.measurement import Measurement
 from workbench.util.ties import on_top
 
@@ -65,7 +59,10 @@ def measure(capture: Capture, *, by_label: bool = False) -> Measurement:
         by_role = dict.fromkeys(roles, torch.full((A.shape[1], len(A)), torch.nan))  # without a key anywhere
         by_role |= {role: mass_on(A, where) for role, where in asked.items()}
         if "gold precision" in asked:
-            by_role["gold recall"] = _recall(A, gold)
+            future = torch.ones(A.shape[-2:], dtype=torch.bool).triu(1)  # 0 too, but no key: never level with one
+            m = gold.sum(-1)[:, None].expand(A.shape[:-1])  # [batch, head, query]
+            hits = on_top(A.masked_fill(future, -1.0), m) * gold[:, None]  # equals in random order
+            by_role["gold recall"] = (hits.sum((-1, -2)) / gold.sum((-1, -2))[:, None]).transpose(0, 1)
         by_layer.append(torch.stack([by_role[role].double() for role in roles]).numpy())
     values = np.stack(by_layer, axis=1)
     return Measurement(
@@ -115,13 +112,3 @@ def _keys_of_tokens(
         "own position": torch.eye(len(place), dtype=torch.bool) & among,
         "first token": (place == 0) & (place[:, None] > 0) & among,
     }
-
-
-def _recall(
-    A: Float[Tensor, "batch head query key"], gold: Bool[Tensor, "batch query key"]
-) -> Float[Tensor, "head batch"]:
-    """Share of gold edges whose key is among the m largest of its row, m its gold keys; equals in random order."""
-    future = torch.ones(A.shape[-2:], dtype=torch.bool).triu(1)  # 0 too, but no key: never level with one
-    m = gold.sum(-1)[:, None].expand(A.shape[:-1])
-    hits = on_top(A.masked_fill(future, -1.0), m) * gold[:, None]
-    return (hits.sum((-1, -2)) / gold.sum((-1, -2))[:, None]).transpose(0, 1)

@@ -114,12 +114,7 @@ def within_layer(
 
 
 def across_layers(
-    layers: Sequence[Float[Tensor, "head query key"]],
-    query: int,
-    key: int,
-    *,
-    most: int = 5,
-    residual: float = 0.5,
+    layers: Sequence[Float[Tensor, "head query key"]], query: int, key: int, *, most: int = 5, residual: float = 0.5
 ) -> list[Path]:
     """The strongest paths from a position's output to an input, one edge a layer, through any head or the residual.
 

@@ -123,12 +123,7 @@ def _summed(
 
 
 def fit_lens(
-    model: AnyModel,
-    task: Task,
-    *,
-    n: int = SEQUENCES,
-    seed: int = 0,
-    points: Sequence[str] | None = None,
+    model: AnyModel, task: Task, *, n: int = SEQUENCES, seed: int = 0, points: Sequence[str] | None = None
 ) -> JacobianLens:
     """A lens from the mean Jacobians over n sequences of the training side of a task's split, at scored positions.
 

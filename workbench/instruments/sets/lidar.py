@@ -101,12 +101,7 @@ class _LidarStream:
 
 
 def measure(
-    model: AnyHooked | AnyModel,
-    subject: Subject,
-    batches: Iterable[Batch],
-    *,
-    delta: float = DELTA,
-    **where: Any,
+    model: AnyHooked | AnyModel, subject: Subject, batches: Iterable[Batch], *, delta: float = DELTA, **where: Any
 ) -> Measurement:
     """LiDAR over the answers of all sequences at every residual point, before the final norm: dim `layer`.
 

@@ -100,20 +100,14 @@ def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str
             number(float(control.select(**{dim: label}).values[index]), m.units) for label in (labels[0], labels[-1])
         ]
         text += f"; its control {ends[0]} and {ends[1]}"
-    half = _half_way(m, dim, index)
-    return f"{text}; {half}." if half else f"{text}."
-
-
-def _half_way(m: Measurement, dim: str, index: tuple[np.intp, ...]) -> str:
-    """Between which labels half of a change came first; empty where that cannot be told."""
-    found = half_way(m, dim, index)
-    if found is None:
-        return ""
-    before, there = (
-        f"{at_label(dim, label).removeprefix('at ')} ({number(float(m.select(**{dim: label}).values[index]), m.units)})"
-        for label in found
-    )
-    return f"half of that change came between {before} and {there}"
+    if (reached := half_way(m, dim, index)) is not None:
+        before, there = (
+            f"{at_label(dim, label).removeprefix('at ')} "
+            f"({number(float(m.select(**{dim: label}).values[index]), m.units)})"
+            for label in reached
+        )
+        text += f"; half of that change came between {before} and {there}"
+    return f"{text}."
 
 
 def differs(difference: Measurement, sides: Sequence[Measurement] = ()) -> str | None:

@@ -74,7 +74,9 @@ class ChacalAttention(base.Attention):
 
     def _solve(self, A: Tensor, rhs: Tensor, left: bool = True) -> Tensor:
         """X with (I − γ A_s) X = rhs; without `left`, X (I − γ A_s) = rhs."""
-        s, looks_ahead = self.settings, _looks_ahead(A)
+        s = self.settings
+        # whether any matrix has an entry above its diagonal; a copy of all of them would take longer
+        looks_ahead = bool(A.reshape(-1, *A.shape[-2:]).any(0).triu(1).any())
         # Causal and without its diagonal, −γ A_s is below the diagonal: the unit diagonal need not be written out.
         if not s.diagonal and not looks_ahead:
             return torch.linalg.solve_triangular(-self.weight(A) * A, rhs, upper=False, left=left, unitriangular=True)
@@ -150,11 +152,6 @@ class ChacalAttention(base.Attention):
         z = ((1 - s.gamma) * direct + s.gamma * carried) / on_diagonal
         base.remember(memory, torch.cat([v, z], dim=-1), at)
         return z
-
-
-def _looks_ahead(A: Tensor) -> bool:
-    """Whether any of these matrices has an entry above its diagonal; a copy of all of them would take longer."""
-    return bool(A.reshape(-1, *A.shape[-2:]).any(0).triu(1).any())
 
 
 def _single(pattern: Tensor) -> Tensor:

@@ -84,9 +84,13 @@ def _labels(
         for (where, row), value in zip(rows, values, strict=True)
     ]
     classes = {kind: i for i, kind in enumerate(sorted({kind for spans in by_text for *_, kind in spans or ()}), 1)}
+    tokenizer = needed(model.tokenizer, model.config.module)
+    if not tokenizer.is_fast:
+        raise ValueError(f"the tokenizer of {model.config.module} does not say which characters a token has")
+    offsets = tokenizer([row[TEXT] for _, row in rows], return_offsets_mapping=True)["offset_mapping"]
     of_tokens = [
-        torch.tensor([-1 if spans is None else _class_of(place, spans, classes) for place in places])
-        for places, spans in zip(_offsets(model, rows, tokens), by_text, strict=True)
+        torch.tensor([-1 if spans is None else _class_of(place, spans, classes) for place in places[: len(ids)]])
+        for places, spans, ids in zip(offsets, by_text, tokens, strict=True)
     ]
     return of_tokens, ["outside", *classes]
 
@@ -139,18 +143,6 @@ def _spans(value: object, length: int, where: str) -> list[tuple[int, int, str]]
         if start < end:
             raise ValueError(f"{where}: two spans overlap at character {start}, and a token has one label")
     return spans
-
-
-def _offsets(
-    model: Pretrained, rows: Sequence[tuple[str, dict[str, Any]]], tokens: Sequence[Tensor]
-) -> list[Sequence[tuple[int, int]]]:
-    """The characters of each token of each text. Raises ValueError if the tokenizer does not say them."""
-    tokenizer = needed(model.tokenizer, model.config.module)
-    if not tokenizer.is_fast:
-        raise ValueError(f"the tokenizer of {model.config.module} does not say which characters a token has")
-    texts = [row[TEXT] for _, row in rows]
-    places = tokenizer(texts, return_offsets_mapping=True)["offset_mapping"]
-    return [of_text[: len(ids)] for of_text, ids in zip(places, tokens, strict=True)]
 
 
 def _class_of(place: tuple[int, int], spans: Sequence[tuple[int, int, str]], classes: dict[str, int]) -> int:

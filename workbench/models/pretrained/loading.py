@@ -145,14 +145,6 @@ def read_config(source: str, name: str, file: GgufFile | None = None) -> tuple[P
             config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
         else:
             config = file.config()
-    _check_architecture(config, name)
-    for part in (config, config.get_text_config(decoder=True)):
-        part.return_dict = True  # what a model gives out is read by name
-    return config, revision
-
-
-def _check_architecture(config: Any, name: str) -> None:
-    """Raise ValueError unless this is the config of a causal language model."""
     causal = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)
     named = config.architectures or [causal]
     if causal is None or (named[0] != causal and not str(named[0]).endswith(("ForCausalLM", "LMHeadModel"))):
@@ -160,6 +152,9 @@ def _check_architecture(config: Any, name: str) -> None:
             f"{name} is no causal language model of Transformers: its architecture is {named[0] or config.model_type}; "
             f"{HIDDEN_STATES}"
         )
+    for part in (config, config.get_text_config(decoder=True)):
+        part.return_dict = True  # what a model gives out is read by name
+    return config, revision
 
 
 def _what_to_load(config: PreTrainedConfig, dtype: torch.dtype) -> tuple[type[PreTrainedModel], dict[str, Any]]:

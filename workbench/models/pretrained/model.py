@@ -59,7 +59,13 @@ class Pretrained(BridgedModel):
                 f"{checks.HIDDEN_STATES}"
             )
         variants = attention_of(model)
-        _check_tokenizer(tokenizer, model, name)
+        d_vocab = checks.n_tokens(model)
+        largest = -1 if tokenizer is None else max(tokenizer.get_vocab().values(), default=-1)
+        if largest >= d_vocab:
+            raise ValueError(
+                f"the tokenizer of {name} does not fit the model: it has the token id {largest}, and the model knows "
+                f"{d_vocab} tokens, 0 to {d_vocab - 1}"
+            )
         bridge = _bridged(model.eval(), variants, name)
         with checks.foreign(f"{name} cannot be opened"):
             super().__init__(bridge)
@@ -191,17 +197,6 @@ class Pretrained(BridgedModel):
         """The token that fills up shorter sequences: the tokenizer's, else the last one."""
         token = getattr(self.tokenizer, "pad_token_id", None)
         return self.config.d_vocab - 1 if token is None else int(token)
-
-
-def _check_tokenizer(tokenizer: PreTrainedTokenizerBase | None, model: PreTrainedModel, name: str) -> None:
-    """Raise ValueError if a tokenizer has tokens that a model does not know."""
-    d_vocab = checks.n_tokens(model)
-    largest = -1 if tokenizer is None else max(tokenizer.get_vocab().values(), default=-1)
-    if largest >= d_vocab:
-        raise ValueError(
-            f"the tokenizer of {name} does not fit the model: it has the token id {largest}, and the model knows "
-            f"{d_vocab} tokens, 0 to {d_vocab - 1}"
-        )
 
 
 def _speak(bridge: TransformerBridge, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:

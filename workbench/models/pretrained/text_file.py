@@ -157,7 +157,16 @@ class TypedText(Sequences):
         """
         needed(model.tokenizer, model.config.module)
         if path is None:
-            sequences = _of_sentences(model)
+            # All are cut to one length, so that nothing is padded: a typed text may end in any token.
+            shown, others = ([model.tokens(sentence) for sentence in group] for group in (SENTENCES, OTHERS))
+            least = min([model.config.n_ctx, *map(len, shown), *map(len, others)])
+            if least < 2:
+                name = model.config.module
+                raise ValueError(f"the tokenizer of {name} makes fewer than 2 tokens of a sentence; give --text")
+            tokens, training = ([ids[:least] for ids in group] for group in (shown, others))
+            sequences = own_sequences(
+                tokens, model.config.d_vocab, training=training, words=model.vocabulary, known=model.known_text
+            )
         else:
             length = min(LENGTH, model.config.n_ctx) if named(path) is None else None
             sequences = file_sequences(model, path, length=length, n=SHOWN, training=SHOWN)
@@ -175,13 +184,3 @@ class TypedText(Sequences):
 
     def question(self, tokens: Int[Tensor, " pos"]) -> str:
         return _models[self.path].text(tokens[: int(self.lengths(tokens[None])[0])])
-
-
-def _of_sentences(model: Pretrained) -> Sequences:
-    """The sentences, all cut to one length, so that nothing is padded: a typed text may end in any token."""
-    shown, others = ([model.tokens(sentence) for sentence in group] for group in (SENTENCES, OTHERS))
-    length = min([model.config.n_ctx, *map(len, shown), *map(len, others)])
-    if length < 2:
-        raise ValueError(f"the tokenizer of {model.config.module} makes fewer than 2 tokens of a sentence; give --text")
-    cut = [[ids[:length] for ids in group] for group in (shown, others)]
-    return own_sequences(cut[0], model.config.d_vocab, training=cut[1], words=model.vocabulary, known=model.known_text)

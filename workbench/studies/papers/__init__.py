@@ -6,12 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from workbench.studies.from_file import study_from_file
-from workbench.studies.papers import (
-    data_statistics,
-    finetuned_multiplication,
-    finetuned_perplexity,
-    sorting_by_hand,
-)
+from workbench.studies.papers import data_statistics, finetuned_multiplication, finetuned_perplexity, sorting_by_hand
 from workbench.studies.papers.drawn import accuracy_and_operations, hops_by_layers
 from workbench.studies.study import Study
 

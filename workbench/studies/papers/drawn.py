@@ -16,11 +16,6 @@ ACCURACY = "accuracy"
 K = 4  # chains of `chain-hops`, so that a chain of h hops lies in K (h + 1) tokens
 
 
-def layers_needed(hops: int) -> int:
-    """Theorem 1 of the ChaCAL paper: ⌈log2(hops + 1)⌉ layers."""
-    return math.ceil(math.log2(hops + 1))
-
-
 def hops_by_layers(groups: Groups) -> Figure:
     """Accuracy by hops and layers as a map, with the bound framed; ChaCAL's single layer as the lowest row."""
     import plotly.graph_objects as go
@@ -47,7 +42,7 @@ def hops_by_layers(groups: Groups) -> Figure:
         texttemplate="%{text}",
         colorbar={"title": "accuracy", "tickformat": ".0%"},
     )
-    needed = [str(layers_needed(hop)) for hop in hops]
+    needed = [str(math.ceil(math.log2(hop + 1))) for hop in hops]  # layers by Theorem 1 of the ChaCAL paper
     frame = {"symbol": "square-open", "size": 52, "color": VERMILLION, "line": {"width": 3}}
     figure.add_scatter(x=[str(hop) for hop in hops], y=needed, mode="markers", marker=frame, name="Theorem 1")
     framed(figure, "Accuracy by hops and layers", "means over seeds; framed: the layers that Theorem 1 asks for")

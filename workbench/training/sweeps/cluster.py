@@ -46,7 +46,9 @@ class Cluster:
             if address == "local":
                 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage data leave this machine
             try:
-                _check_reachable(address)
+                host, _, port = address.rpartition(":")
+                if host and port.isdigit() and "://" not in address:  # Ray itself would keep trying for minutes
+                    socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
                 # Ray's workers import from the folder in which it is started, which may hold a stranger's modules.
                 with chdir(self.start_folder.name):
                     ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL)
@@ -108,13 +110,6 @@ class Cluster:
         if self.ours:
             self.ray.shutdown()
         self.start_folder.cleanup()
-
-
-def _check_reachable(address: str) -> None:
-    """Raise OSError if nothing answers at a host:port; Ray itself would keep trying for minutes."""
-    host, _, port = address.rpartition(":")
-    if host and port.isdigit() and "://" not in address:
-        socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
 
 
 def _attempt_elsewhere(

@@ -1,25 +1,32 @@
-"""The driver of sweeps and studies: hands jobs to a crew of workers, and repeats lost attempts."""
+"""The driver of sweeps and studies: hands jobs to a crew of workers, repeats lost attempts, and tells the progress."""
 
 from __future__ import annotations
 
-from collections import deque
+import math
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
 
 from workbench.training.sweeps.cluster import Cluster
 from workbench.training.sweeps.job import Crew, Ended, Job
 from workbench.training.sweeps.jobs import results, survey, write_results
 from workbench.training.sweeps.local import Workers, at_a_time
 from workbench.training.sweeps.plan import RETRIES, Plan, read_plan
-from workbench.training.sweeps.progress import Board
 from workbench.training.trackers import tracker
 from workbench.util.files import check_can_make
 from workbench.util.lookup import check_name
+from workbench.util.messages import brief
+from workbench.util.progress import time_left
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,3 +179,76 @@ def _only_sweep(out: Path) -> Iterator[None]:
             yield
     except Timeout:
         raise ValueError(f"{out} is being swept by another process; wait for it, or stop it first") from None
+
+
+SECONDS_BETWEEN_LOOKS = 1.0
+MOST_ROWS = 20
+
+
+class Board:
+    """The progress display of the jobs of a sweep or study."""
+
+    def __init__(self, jobs: Sequence[Job], crew: Crew, show: bool) -> None:
+        self.jobs, self.crew = jobs, crew
+        self.console = Console(stderr=True, quiet=not show, markup=False)
+        self.live = Live(console=self.console, auto_refresh=False) if show and self.console.is_terminal else None
+        self.started = self.looked = time.monotonic()
+        self.before = sum(job.step for job in jobs)
+
+    def __enter__(self) -> Board:
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live:
+            self.live.update(self.totals(), refresh=True)
+            self.live.stop()
+
+    def ended(self, job: Job) -> None:
+        """Report a run that has finished or failed."""
+        if job.status == "failed":
+            self.say(f"{job.name} failed: {job.error}")
+        elif not self.live:
+            self.say(f"{job.name} finished: {_figures(job)}; {self.totals()}")
+
+    def say(self, text: str) -> None:
+        """Print a line, whoever wrote parts of it."""
+        self.console.print(brief(text), highlight=False, soft_wrap=True)
+
+    def update(self) -> None:
+        """Redraw the table, at most once a second."""
+        if not self.live or time.monotonic() - self.looked < SECONDS_BETWEEN_LOOKS:
+            return
+        running = [job for job in self.jobs if job.status == "running"] if self.crew.here else []
+        table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+        for job in running:
+            with suppress(ValueError):  # a damaged log is reported when the attempt ends
+                job.look()
+        for job in running[:MOST_ROWS]:
+            table.add_row(job.name, f"{job.step}/{job.steps}", _figures(job))
+        self.live.update(Group(self.totals(), table), refresh=True)
+        self.looked = time.monotonic()
+
+    def totals(self) -> str:
+        count = Counter(job.status for job in self.jobs)
+        # A cluster may not have started all the attempts that it was given.
+        running = min(count["running"], self.crew.at_once())
+        waiting = count["waiting"] + count["running"] - running
+        done = f"{count['finished']} of {len(self.jobs)} finished"
+        return f"{done}, {count['failed']} failed, {running} running, {waiting} waiting{self._left()}"
+
+    def _left(self) -> str:
+        done = sum(job.step for job in self.jobs) - self.before
+        left = sum(job.steps - job.step for job in self.jobs if job.status in ("running", "waiting"))
+        if done <= 0 or not left:
+            return ""
+        return f", {time_left((time.monotonic() - self.started) / done * left)}"
+
+
+def _figures(job: Job) -> str:
+    shown = {"accuracy": "accuracy {:.1%}", "loss": "loss {:.4f}", "seconds": "{:.0f} s"}
+    figures = [text.format(job.figures[name]) for name, text in shown.items() if not math.isnan(job.figures[name])]
+    return "  ".join(figures)
