@@ -100,10 +100,12 @@ wheels:
 
 # The models that the explorer shows where there are none of one's own, from the runs of the studies.
 zoo: .venv/installed
-	$(BIN)/workbench study run chain-layers sorting-lengths increment-lengths multiplication-methods arithmetic-methods lis-methods
-	$(BIN)/workbench study run box-moves --scale day
+	$(BIN)/workbench study run chain-layers increment-lengths multiplication-methods arithmetic-methods lis-methods
+	$(BIN)/workbench study run sorting-lengths box-moves --scale day
+	rm -rf app/zoo.new
+	$(BIN)/workbench study zoo --out app/zoo.new
 	rm -rf app/zoo
-	$(BIN)/workbench study zoo --out app/zoo
+	mv app/zoo.new app/zoo
 
 # Every notebook anew from its text source, with its outputs: about fifteen minutes.
 notebooks: .venv/installed

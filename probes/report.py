@@ -105,7 +105,7 @@ def probe(
         question: a name in `probes.PRESETS`, or a label of the runs' task; with `text` one that the text gives.
         text: of models: the text to probe them on, a file in UTF-8.
         directions: of one run or model and one label: a new file of named directions, one for each class of the label
-            (`probes.saved_directions.mean_differences`), which projections and edits take.
+            (`probes.answer.mean_differences`), which projections and edits take.
         progress: show a progress bar on standard error.
         options: as for `probes.ask`; with `text` as for `probes.text.ask_text`.
 

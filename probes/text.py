@@ -57,7 +57,7 @@ def ask_text(
         length: tokens in a sequence, of labelled texts the most; by default 256, or the context if that is shorter.
         n, positions: sequences, by default 512: seven in ten fit the probe, three test it; and where it reads, by
             default everywhere.
-        directions: of one model and label: a new file for `saved_directions.mean_differences`.
+        directions: of one model and label: a new file for `answer.mean_differences`.
         progress: show Transformers' progress while a model is loaded.
         options: `kind`, `seed`, `seeds` and settings of the kind of probe, as for `probe`.
 
