@@ -143,7 +143,11 @@ def explorer(script: Path, folder: Path) -> Iterator[str]:
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
-            yield next(part for part in server.stdout.readline().split() if part.startswith("http"))
+            line = server.stdout.readline()
+            address = next((part for part in line.split() if part.startswith("http")), None)
+            if address is None:
+                raise ReleaseError(f"the explorer said no address, but: {line.strip() or 'nothing'}")
+            yield address
         finally:
             server.terminate()
 
@@ -183,7 +187,7 @@ def tried(python: str, wheel: Path, folder: Path) -> dict[str, str]:
         began = time.monotonic()
         try:
             do()
-        except (ReleaseError, OSError, StopIteration) as error:
+        except (ReleaseError, OSError) as error:
             say(f"{python}, {name}: {error}")
             return row | {name: FAILED}
         row[name] = f"{time.monotonic() - began:.0f} s"

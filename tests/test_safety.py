@@ -645,6 +645,15 @@ class TestNothingLeadsOutside:
             with pytest.raises(ValueError, match=r"text reads .*, which is not in .*; allow its folder with WORKBENCH"):
                 load_run(tmp_path / "runs" / "run")
 
+    @pytest.mark.parametrize("setting", ["path", "tokenizer"])
+    def test_nor_does_its_curriculum(self, setting: str, place: Path, tmp_path: Path) -> None:
+        shutil.copytree(place / "originals" / "finished", tmp_path / "runs" / "run")
+        config = json.loads((tmp_path / "runs" / "run" / "config.json").read_text())
+        config |= {"task": {"name": "text", "path": "shakespeare"}, "curriculum": [{setting: "/etc/passwd"}]}
+        (tmp_path / "runs" / "run" / "config.json").write_text(json.dumps(config))
+        with pytest.raises(ValueError, match=f"none of the files that its task reads: leave {setting} out"):
+            load_run(tmp_path / "runs" / "run")
+
     def test_texts_are_read_beside_the_run_or_where_the_user_says(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

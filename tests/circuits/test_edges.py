@@ -17,6 +17,7 @@ from transformer_lens.tools.analysis.attribution_patching import (
 )
 
 from tests.circuits.conftest import compared
+from tests.models.architecture_table import loaded
 from workbench.circuits import Comparison, Graph, eap, eap_ig, gim, path_patching, score_edges
 from workbench.circuits.gim import interaction_hooks
 from workbench.circuits.metrics import METRICS
@@ -132,6 +133,19 @@ def test_gim_refuses_a_pattern_that_is_not_the_softmax_of_its_scores() -> None:
     uniform = ("blocks.0.attn.hook_attn_scores", lambda scores, hook: scores * 0)
     with interaction_hooks(model) as hooks, pytest.raises(ValueError, match=r"scores; that of blocks\.0 is not"):
         model.run_with_hooks(tokens, fwd_hooks=[*hooks, uniform])
+
+
+def test_gim_shares_out_gated_mlps_and_refuses_experts_whose_products_it_does_not_know() -> None:
+    model, tokens, _ = loaded("llama")
+    hooked: Any = model.hooked()
+    with interaction_hooks(hooked) as hooks:
+        assert {"blocks.0.mlp.gate.hook_out", "blocks.0.mlp.in.hook_out"} <= {name for name, _ in hooks}
+        assert torch.allclose(hooked.run_with_hooks(tokens, fwd_hooks=list(hooks)), hooked(tokens), atol=1e-5)
+    with (
+        pytest.raises(ValueError, match="does not know what is multiplied at"),
+        interaction_hooks(loaded("mixtral")[0].hooked()),
+    ):
+        pass
 
 
 class Plain:

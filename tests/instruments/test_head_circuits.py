@@ -86,6 +86,10 @@ def test_of_positions_a_circuit_is_the_score_that_one_token_at_two_places_has() 
     spread = token_circuits.spreads(subject, 0, 2)
     assert spread.coords["circuit"] == ["QK", "QK token-position", "QK position-position"]
     assert spread.values[1] == pytest.approx(np.sqrt(by_position.var(axis=1).mean()))
+    long = subject_of(decoder(n_ctx=5000, n_layers=1))  # too many positions for a matrix of pairs
+    assert token_circuits.spreads(long, 0, 0).coords["circuit"] == ["QK"]
+    with pytest.raises(ValueError, match="5,000 positions have too many pairs"):
+        token_circuits.circuit(long, 0, 0, "QK token-position")
     turning = subject_of(decoder(positions="rotary", d_head=4))
     assert (
         token_circuits.circuits_of(turning) == ["QK", "OV"] and len(token_circuits.spreads(turning, 0, 0).values) == 1

@@ -78,9 +78,8 @@ class Directions:
         for name in names:
             check_characters(name, f"{path}: the name of a direction")
         point = about.get("point", "")
-        if before := re.fullmatch(
-            r"blocks\.([1-9]\d*)\.hook_resid_pre", point
-        ):  # as it is called after the layer before
+        # before a layer is after the one before it
+        if before := re.fullmatch(r"blocks\.([1-9]\d*)\.hook_resid_pre", point):
             point = f"blocks.{int(before[1]) - 1}.hook_resid_post"
         return cls(path.name, vectors.float(), tuple(names), point or None)
 

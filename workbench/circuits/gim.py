@@ -49,8 +49,8 @@ def interaction_hooks(model: AnyHooked) -> Iterator[Hooks]:
     """The hooks under which, within this context, a backward pass is that of GIM.
 
     Raises:
-        ValueError: if a norm is neither LayerNorm nor RMSNorm; when the hooks run, if a pattern is not the softmax of
-            its scores.
+        ValueError: if a norm is neither LayerNorm nor RMSNorm, or MLPs are gated in a way that is not known, as those
+            of experts; when the hooks run, if a pattern is not the softmax of its scores.
     """
     scores: dict[str, Tensor] = {}
     hooks: Hooks = []
@@ -64,8 +64,11 @@ def interaction_hooks(model: AnyHooked) -> Iterator[Hooks]:
             hooks.append((name, partial(_share, share=VALUES if point[0] == "v" else SCORED)))
         elif name.endswith(".hook_scale"):
             hooks.append((name, _constant))
-        elif name.endswith(".mlp.gate.hook_out"):
-            hooks += [(each, partial(_share, share=0.5)) for each in (name, name.replace(".gate.", ".in."))]
+        elif name.endswith("gate.hook_out"):  # its product with what comes in is shared out too
+            both = name, name.replace("gate.hook_out", "in.hook_out")
+            if not name.endswith(".mlp.gate.hook_out") or both[1] not in model.hook_dict:
+                raise ValueError(f"GIM does not know what is multiplied at {name}: take eap or eap_ig")
+            hooks += [(each, partial(_share, share=0.5)) for each in both]
     with ExitStack() as stack:
         for block in cast(Any, model).blocks:  # heads with inputs of their own are normed by the module, without hooks
             if (norm := Norm.at(getattr(block, "ln1", None), model)) is not None:
@@ -95,8 +98,11 @@ def _keep_scores(activation: Tensor, hook: Any, *, scores: dict[str, Tensor], la
 def _soften(
     pattern: Float[Tensor, "row head query key"], hook: Any, *, scores: dict[str, Tensor], layer: str
 ) -> Float[Tensor, "row head query key"]:
-    scored = scores[layer]
-    if not torch.allclose(scored.softmax(-1).nan_to_num(), pattern, atol=ROUNDING):
+    scored = scores.get(layer)
+    rounding = max(ROUNDING, float(torch.finfo(pattern.dtype).eps))
+    if scored is None or not torch.allclose(
+        scored.float().softmax(-1).nan_to_num(), pattern.float(), rtol=0, atol=rounding
+    ):
         raise ValueError(f"GIM needs patterns that are the softmax of their scores; that of {layer} is not")
     softened: Tensor = _Softened.apply(pattern.detach(), scored)
     return softened

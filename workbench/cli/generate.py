@@ -23,7 +23,9 @@ def add(commands: Commands, name: str) -> None:
         "prompt's last token holds what the last one of TEXT holds).",
     )
     parser.add_argument(
-        "model", metavar="MODEL", help="a run folder; or a model of Hugging Face, a folder, a GGUF file or a name on the hub"
+        "model",
+        metavar="MODEL",
+        help="a run folder; or a model of Hugging Face, a folder, a GGUF file or a name on the hub",
     )
     parser.add_argument("prompt", metavar="PROMPT", help="a text; of a run words of its task")
     parser.add_argument(

@@ -85,7 +85,7 @@ class Circuit(Form):
     run: str
     answers: Answers | None = Field(None, description="of a model of Hugging Face: how it answers before any edit")
     edges: dict[str, float | None]
-    """The edges of the circuit with their scores, in units of the metric."""
+    """The edges of the circuit with their scores: in units of the metric, but those of `gim`, which are an order."""
     judgement: CircuitJudgement
     measurements: dict[str, Measured]
 

@@ -87,7 +87,7 @@ class Tools:
         """
         from workbench.report.results_table import table
 
-        results = table([self.place(name, root_too=True) for name in runs], by, metric, against)
+        results = table([self.place(name, root_too=not is_run(self.root)) for name in runs], by, metric, against)
         return results.text("json" if form == "json" else "markdown")
 
     def list_parts(
@@ -134,6 +134,8 @@ class Tools:
         place = self.place(path)
         if place.suffix not in READ:
             raise ValueError(f"{path} is not read: a file to read ends in {', '.join(READ)}")
+        if place.is_file() and place.stat().st_size > LARGEST:
+            raise ValueError(f"{path} has {place.stat().st_size:,} bytes, and at most {LARGEST:,} are read; see table")
         return read_text(place, LARGEST)
 
     def inspect(
@@ -287,9 +289,9 @@ class Tools:
 
     def given(self, name: str | None) -> str | Path | None:
         """The name of a prompt set, or the path of a file under the root."""
-        from workbench.tasks.prompt_sets import named
+        from workbench.tasks.prompt_sets import PROMPT_SETS
 
-        return name if name is None or named(name) else self.place(name)
+        return name if name is None or (name in PROMPT_SETS and not (self.root / name).exists()) else self.place(name)
 
 
 def _told(result: Any, form: str) -> str:

@@ -54,4 +54,4 @@ class WritingTools(Tools):
         check_within(opened.path / "inspection", self.root)
         report = inspect_runs([opened], n=n, seed=seed, only=only or ())
         assert report.html is not None
-        return f"{report.says}\n\nreport: {report.html.relative_to(self.root)}"
+        return f"{report.says}\n\nreport: {run}/inspection/{report.html.name}"

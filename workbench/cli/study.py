@@ -44,7 +44,7 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument(
         "--scale",
         default="small",
-        help="small (minutes on a CPU), gpu (of some: minutes on a GPU) or paper (default: small)",
+        help="small (minutes on a CPU), day (hours, of some), gpu (minutes, of some) or paper (default: small)",
     )
     parser.add_argument("--seeds", type=int, metavar="N", help="seeds of each group (default: the study's own number)")
     parser.add_argument("--root", type=Path, default=Path("studies"), help="folder of all studies (default: studies)")

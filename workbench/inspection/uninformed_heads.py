@@ -1,7 +1,8 @@
 """The best head of each role in models with fresh and with shuffled weights: what a head's role is held against.
 
 Of a model's many heads the best of a role is told of, so it is held against the best of each uninformed model. These
-have hardly a right answer that could be lost, so there what is tested is what becomes of their own answers.
+have hardly a right answer that could be lost, so there what is tested is what becomes of their own answers: with and
+without a head (`answered`, `lost_without`).
 """
 
 from __future__ import annotations

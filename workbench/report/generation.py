@@ -177,7 +177,7 @@ def _opened(model: Any, step: int | None) -> tuple[str, Any, Subject, Encode, in
 
 def _edit(words: Sequence[str], prompt: Int[Tensor, " pos"], encode: Encode, subject: Subject) -> Edit:
     """The edit of these words, the first of which is one of `EDITS`. Raises ValueError if they are none."""
-    kind, *rest = words
+    kind, *rest = words or [""]
     form, _ = lookup(EDITS, kind, "kind of edit")
     try:
         if kind in ("add", "set", "scale"):

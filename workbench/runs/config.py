@@ -163,6 +163,9 @@ class RunConfig(Checked):
             raise ValueError(brief(f"curriculum is a list of settings of the task, such as {example}, not {value!r}"))
         if any("name" in settings for settings in value):
             raise ValueError("a curriculum changes settings of the task, never the task: leave its name out")
+        reads = {setting for kind in tasks.TASKS.values() for setting in kind.files}
+        if named := sorted(reads & {name for settings in value for name in settings}):
+            raise ValueError(f"a curriculum changes none of the files that its task reads: leave {named[0]} out")
         return value
 
     @field_validator("objectives")

@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from workbench.models import MODELS, Decoder, DecoderConfig
 from workbench.models.own_model_config import OwnModelConfig
 from workbench.runs.config import RunConfig, parse_config
+from workbench.tasks import OF_OWN_MODELS, TASKS
 from workbench.util.files import parse_json, read_metadata, read_shapes, save_tensors
 from workbench.util.messages import brief
 from workbench.util.seeds import generator
@@ -82,8 +83,10 @@ def _check_noted(config: RunConfig, path: Path) -> None:
         return
     try:
         written = parse_json(text)
-        if "path" in config.task:  # of a text, which may lie elsewhere now
-            written["task"]["path"] = config.task["path"]
+        kind = (TASKS | OF_OWN_MODELS).get(config.task["name"])
+        for name in kind.files if kind else ():  # which may lie elsewhere now, and are opened as the config is read
+            written["task"].pop(name, None)
+            written["task"] |= {name: config.task[name]} if name in config.task else {}
         then = _settings(parse_config(written, of_a_run=True))
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is corrupted: it names no config that it was trained with: {error}") from None

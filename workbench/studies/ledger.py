@@ -92,9 +92,10 @@ def _write_pictures(figures: Mapping[str, Figure], results: Sequence[Result], ou
         figure.update_layout(template="plotly_white", paper_bgcolor="white")
     with TemporaryDirectory(prefix=".", dir=out) as place:
         write_pictures(list(figures.values()), [Path(place, name) for name in figures], width=WIDTH, scale=PIXELS)
-        write_json(out / LEDGER, {"results": [result.to_dict() for result in results]})
         for name in figures:
             in_few_colours(Path(place, name))
+        write_json(out / LEDGER, {"results": [result.to_dict() for result in results]})
+        for name in figures:
             Path(place, name).replace(out / name)
 
 

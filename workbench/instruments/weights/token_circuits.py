@@ -76,14 +76,20 @@ def _positions(subject: Subject) -> Tensor | None:
     model = cast(Decoder, subject.model)
     if model.position_embedding is None:
         return None
-    return model.position_embedding(torch.arange(model.config.n_ctx)).detach().double().cpu()
+    at = torch.arange(model.config.n_ctx, device=model.token_embedding.weight.device)
+    return model.position_embedding(at).detach().double().cpu()
+
+
+def _largest(subject: Subject, kind: str) -> int:
+    """How many ends the longer side of a circuit has."""
+    return max(len(vectors) for vectors, _ in _ends(subject, kind))
 
 
 def _ends(subject: Subject, kind: str) -> tuple[tuple[Tensor, list[str]], tuple[Tensor, list[str]]]:
     """The vectors `[end, d_model]` and the names of a circuit's rows and of its columns.
 
     Raises:
-        ValueError: if there is no such circuit, or a matrix of its pairs is too large.
+        ValueError: if there is no such circuit.
     """
     if kind not in (kinds := circuits_of(subject)):
         raise ValueError(f"the heads of {subject.name} have the circuits {', '.join(kinds)}, not {kind!r}")
@@ -119,9 +125,11 @@ def circuit(subject: Subject, layer: int, head: int, kind: str) -> Measurement:
         ValueError: if there is no such head or circuit, or the vocabulary is too large for a matrix of pairs.
     """
     (rows, row_names), (columns, column_names) = _ends(subject, kind)
-    if (largest := max(len(rows), len(columns))) > MOST_TOKENS:
-        raise ValueError(f"a vocabulary of {largest:,} tokens has too many pairs; at most {MOST_TOKENS:,}")
-    check_memory(3 * 8 * largest**2, f"pairs of {largest:,} tokens")
+    largest, what = max(zip((len(rows), len(columns)), ("token", ENDS[kind][1]), strict=True))
+    what = "token" if what == "logit" else what
+    if largest > MOST_TOKENS:
+        raise ValueError(f"{largest:,} {what}s have too many pairs; at most {MOST_TOKENS:,} are drawn")
+    check_memory(3 * 8 * largest**2, f"pairs of {largest:,} {what}s")
     into, out = HeadWeights.of(subject).of_head(layer, head, kind[:2])
     start, end = ENDS[kind]
     if kind == "OV":
@@ -141,7 +149,7 @@ def circuit(subject: Subject, layer: int, head: int, kind: str) -> Measurement:
 
 @torch.no_grad()
 def spreads(subject: Subject, layer: int, head: int) -> Measurement:
-    """By how much the scores of each `QK` circuit differ between keys: dim `circuit`.
+    """By how much the scores of each `QK` circuit that is not too large differ between keys: dim `circuit`.
 
     The standard deviation over keys, root mean square over queries: what is the same for all keys of a query, softmax
     does not see.
@@ -149,7 +157,7 @@ def spreads(subject: Subject, layer: int, head: int) -> Measurement:
     Raises:
         ValueError: as `circuit`.
     """
-    kinds = [kind for kind in circuits_of(subject) if kind != "OV"]
+    kinds = [kind for kind in circuits_of(subject) if kind != "OV" and _largest(subject, kind) <= MOST_TOKENS]
     values = [circuit(subject, layer, head, kind).values for kind in kinds]
     return Measurement(
         name="Spread of a head's scores",

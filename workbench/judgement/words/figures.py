@@ -223,11 +223,16 @@ def spread_of_scores(m: Measurement) -> str | None:
     Args:
         m: dim `circuit`: `token_circuits.spreads`.
     """
-    if len(m.values) == 1:
+    if len(m.values) < 2:
         return None
-    between = ("of a token with tokens", "of a token with positions", "of a position with positions")
-    each = [f"{number(float(value), m.units)} {words}" for value, words in zip(m.values, between, strict=True)]
-    matched = ("tokens by tokens", "positions by tokens", "positions by positions")[int(m.values.argmax())]
+    words = {
+        "QK": ("of a token with tokens", "tokens by tokens"),
+        "QK token-position": ("of a token with positions", "positions by tokens"),
+        "QK position-position": ("of a position with positions", "positions by positions"),
+    }
+    kinds = m.coords["circuit"]
+    each = [f"{number(float(value), m.units)} {words[kind][0]}" for value, kind in zip(m.values, kinds, strict=True)]
+    matched = words[kinds[int(m.values.argmax())]][1]
     return f"Scores differ between keys by {', '.join(each)} (s.d.): in its weights the head picks mostly {matched}."
 
 
