@@ -21,6 +21,7 @@ from playwright.sync_api import expect
 
 from tests.app.browsing import browsing, open_page, settle, started
 from workbench.app.views import PAGES
+from workbench.figures.pictures import of_few_colours
 
 QUERIES = {
     "overview": "?run=chain-chacal",
@@ -54,15 +55,6 @@ def taken(page: Any, width: int) -> Image.Image:
     page.set_viewport_size({"width": width, "height": min(max(800, height), TALLEST)})
     settle(page)
     return Image.open(io.BytesIO(page.screenshot()))
-
-
-def of_few_colours(whole: Image.Image) -> Image.Image:
-    """A picture of 256 colours: half are the commonest ones, which stay as they are, half are spread over the rare."""
-    colours: Any = whole.getcolors(whole.width * whole.height)
-    rare: Any = whole.quantize(128, method=Image.Quantize.MAXCOVERAGE).getpalette()
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([part for _, colour in sorted(colours, reverse=True)[:128] for part in colour] + rare[: 3 * 128])
-    return whole.quantize(palette=palette, dither=Image.Dither.NONE)
 
 
 def main() -> None:

@@ -139,6 +139,22 @@ def test_roles_stand_over_chance() -> None:
     assert cells.text[1][0] == f"{percent(run.values[0, 0, 1])}<br>({percent(chance.values[0, 0, 1])})"
 
 
+def test_of_many_heads_each_role_that_has_a_number_is_a_map_of_layers_and_heads() -> None:
+    values = RNG.random((len(ROLES), 12, 6))
+    values[0] = np.nan  # no query has such a key
+    coords = {"role": ROLES, "layer": range(12), "head": range(6)}
+    deep = Measurement("Head roles", values, ("role", "layer", "head"), coords, "share", {"model": "m"})
+    chance = replace(deep, values=values / 2)
+    (figure,) = figures.head_roles({"a": deep}, {"a": {"random_graph": chance}})
+    assert [title.text for title in figure.layout.annotations] == list(ROLES[1:])
+    assert len(figure.data) == len(ROLES) - 1 and figure.layout.height < 1000
+    for role, shown in enumerate(figure.data, start=1):
+        assert np.array_equal(shown.z, values[role])
+        hovered = shown.customdata[7][5]
+        assert "layer 7, head 5" in hovered and percent(values[role, 7, 5]) in hovered
+        assert percent(values[role, 7, 5] / 2) in hovered
+
+
 def test_measures_have_their_own_axes_and_units() -> None:
     (figure,) = figures.graph_measures({"a": measures()}, {"a": {"untrained": measures()}})
     assert [figure.layout[f"xaxis{i}"].title.text for i in ("", 2, 3, 4)] == list(MEASURES.values())

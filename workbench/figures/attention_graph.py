@@ -23,6 +23,8 @@ from workbench.measurement.numbers import percent, share_with_interval
 LIGHT = [[0, "#EDF4FA"], [1, "#4FA3D8"]]  # opaque and light, so that dark text reads on any page
 REST_COLOURS = {"further": "#B8A9C9", "own": "rgba(128,128,128,0.55)", "elsewhere": "rgba(128,128,128,0.22)"}
 REST_NAMES = {"own": "own position"}
+MOST_ROWS, MAPS_ACROSS = 40, 3  # heads that have a row each in a map of roles; and maps beside each other of more
+AROUND_MAPS, BETWEEN_MAPS = 150, 60  # pixels above and below all maps, and between two rows of them
 NUMBERS = 140  # pixels right of the bars, for a share with its interval
 
 
@@ -103,8 +105,10 @@ def head_roles(runs: Runs, controls: Controls) -> list[go.Figure]:
 
 
 def _role_map(run: str, m: Measurement, controls: Controls) -> go.Figure:
-    """One run's roles: a row a head, a column a role."""
+    """One run's roles: a row a head, a column a role; of many heads a map of layers and heads for each role."""
     roles, heads = list(m.coords["role"]), _heads(m)
+    if len(heads) > MOST_ROWS:
+        return _role_maps(run, m, controls)
     words = [[percent(value) for value in row] for row in _by_head(m)]
     chance = controls.get(run, {}).get("random_graph")
     if chance is not None:
@@ -129,6 +133,47 @@ def _role_map(run: str, m: Measurement, controls: Controls) -> go.Figure:
     framed(figure, "Head roles", subtitle, height=210 + 44 * len(heads), legend=False, of=run)
     figure.update_xaxes(title="role", showgrid=False, side="bottom")
     return figure.update_yaxes(title="head", showgrid=False, autorange="reversed", automargin=True)
+
+
+def _role_maps(run: str, m: Measurement, controls: Controls) -> go.Figure:
+    """One run's roles as maps side by side, each with a row a layer and a column a head."""
+    hover = dict(zip(m.coords["role"], np.array(_role_hover(m, controls_of(run, controls))).T, strict=True))
+    roles = [role for role in m.coords["role"] if not np.isnan(m.select(role=role).values).all()]
+    layers, columns = list(m.coords["layer"]), min(len(roles), MAPS_ACROSS)
+    rows = -(-len(roles) // columns)
+    height = AROUND_MAPS + rows * (BETWEEN_MAPS + 9 * len(layers))
+    spacing = BETWEEN_MAPS / (height - AROUND_MAPS)
+    figure = make_subplots(
+        rows=rows, cols=columns, subplot_titles=roles, shared_yaxes=True, vertical_spacing=spacing if rows > 1 else 0
+    )
+    for at, role in enumerate(roles):
+        shares = m.select(role=role).values
+        figure.add_heatmap(
+            z=shares,
+            x=list(m.coords["head"]),
+            y=layers,
+            coloraxis="coloraxis",
+            xgap=1,
+            ygap=1,
+            customdata=hover[role].reshape(shares.shape),
+            hovertemplate="%{customdata}<extra></extra>",
+            row=1 + at // columns,
+            col=1 + at % columns,
+        )
+    subtitle = f"{run}: share of a query's attention, over queries with such a key; {sample_size({run: m})}"
+    framed(figure, "Head roles", subtitle, height=height, legend=False, of=run)
+    scale = {
+        "tickformat": ".0%",
+        "lenmode": "pixels",
+        "len": 9 * len(layers),
+        "yanchor": "top",
+        "y": 1,
+        "thickness": 14,
+    }
+    figure.update_layout(coloraxis={"colorscale": LIGHT, "cmin": 0, "cmax": 1, "colorbar": scale})
+    figure.update_annotations(font={"size": 13})
+    figure.update_xaxes(showgrid=False).update_xaxes(title="head", row=rows)
+    return figure.update_yaxes(showgrid=False).update_yaxes(title="layer", col=1)
 
 
 def _by_head(m: Measurement) -> np.ndarray:
