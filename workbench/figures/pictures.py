@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import plotly.graph_objects as go
 import plotly.io
 
@@ -88,9 +89,14 @@ def in_few_colours(path: Path) -> None:
 def of_few_colours(whole: Image.Image) -> Image.Image:
     """A picture of 256 colours: half are the commonest ones, which stay as they are, half are spread over the rare."""
     from PIL import Image
+    from scipy.spatial import KDTree
 
-    colours: Any = whole.getcolors(whole.width * whole.height)
-    rare: Any = whole.quantize(128, method=Image.Quantize.MAXCOVERAGE).getpalette()
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([part for _, colour in sorted(colours, reverse=True)[:128] for part in colour] + rare[: 3 * 128])
-    return whole.quantize(palette=palette, dither=Image.Dither.NONE)
+    pixels = np.asarray(whole)  # [row, column, 3]
+    colours, at, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
+    spread: Any = whole.quantize(128, method=Image.Quantize.MAXCOVERAGE).getpalette()
+    common, rare = colours[np.argsort(-counts, kind="stable")[:128]], np.reshape(spread, (-1, 3))
+    palette = np.concatenate([common, rare]).astype(np.uint8)
+    nearest = KDTree(palette).query(colours)[1]  # Pillow's own search is coarse: white would be nearly white
+    small = Image.fromarray(nearest[at].reshape(pixels.shape[:2]).astype(np.uint8), mode="P")
+    small.putpalette(palette.tobytes())
+    return small
