@@ -233,4 +233,7 @@ def test_the_command_line_lists_runs_and_reports(
     assert json.loads(printed.out)["done"][0] == "random/mlp_alone/100" and "2 methods on 4 subjects" in printed.err
     assert main(["bench", "report"]) == 0
     assert (tmp_path / "bench.md").read_text().startswith("# A benchmark of methods")
+    assert main(["bench", "run", "random", "--quiet", "--out", "new/results.json"]) == 0  # no such folder yet
+    assert main(["bench", "report", "new/results.json", "--out", "newer/page.md"]) == 0
+    assert (tmp_path / "newer" / "page.md").is_file()
     assert workbench.bench is bench

@@ -113,9 +113,10 @@ class Results(Checked):
             raise ValueError(f"{path}: {first_problem(error, cls)}") from None
 
     def save(self, path: Path) -> None:
-        """Write all as JSON, a row a line, numbers to six digits."""
+        """Write all as JSON, a row a line, numbers to six digits; the folder is made where there is none."""
         rows = ",\n  ".join(row.model_dump_json(exclude_defaults=True) for row in self.rows)
         head = self.model_dump_json(include={"format", "version", "commit", "done"})
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, f'{head[:-1]},\n "rows": [\n  {rows}\n]}}\n'.encode())
 
     @classmethod

@@ -98,6 +98,7 @@ def _report(options: argparse.Namespace) -> None:
     out = options.out or sources[0].with_suffix(".md")
     check_can_make(out)
     results = Results.merged([Results.load(source) for source in sources])
+    out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, page(results, ", ".join(f"`{source.name}`" for source in sources)).encode())
     say(f"wrote {out}")
 
