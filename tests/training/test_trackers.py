@@ -118,6 +118,15 @@ def test_so_are_the_runs_of_a_sweep(recorded: Any, tmp_path: Path) -> None:
         sweeps.sweep(wanted, tmp_path / "grid", ray="local", track="trackio", progress=False)
 
 
+def test_a_sweep_without_a_tracker_has_none_whatever_the_shell_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORKBENCH_TRACK", "tensorboard")
+    wanted = {"preset": "chain-chacal", "settings": TINY, "grid": {"seed": [0]}}
+    assert list(sweeps.sweep(wanted, tmp_path / "grid", workers=1, progress=False)["status"]) == ["finished"]
+    assert not list((tmp_path / "grid").glob("*/tensorboard"))
+
+
 def test_what_is_missing_or_unknown_is_said_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -104,7 +104,6 @@ def composition_scores(m: Measurement, kind: str) -> go.Figure:
     )
 
 
-# Vermillion, nothing, blue: zero takes the page's own colour, light or dark.
 PANELS = {
     "encoder": "encoder with encoder",
     "decoder": "decoder with decoder",

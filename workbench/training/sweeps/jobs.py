@@ -32,7 +32,7 @@ class RunJob(Job):
     @staticmethod
     def work(spec: Any, folder: Path) -> None:
         torch.set_num_threads(1)  # as many runs as cores train at a time, so that more threads would only wait
-        track = os.environ.get(TRACK)
+        track = os.environ.get(TRACK) or None
         if (folder / CONFIG).is_file():
             Job.let_it_save(folder)
             resume(folder, progress=False, track=track)

@@ -59,7 +59,7 @@ class Workers:
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            env={**os.environ, **ONE_THREAD, **({TRACK: self.track} if self.track else {})},
+            env={**os.environ, **ONE_THREAD, TRACK: self.track or ""},  # never what the user's own shell may have set
             start_new_session=True,  # Ctrl-C reaches the sweep alone, which then stops its workers
         )
         self.running.append((job, process, output))
