@@ -147,3 +147,10 @@ def test_the_value_of_a_number_that_is_not_known_is_null_and_no_number_is_a_word
     assert problems("table", table) == []
     assert problems("table", table | {"rows": [group | {"mean": "1"}]})
     assert problems("table", table | {"format": "table/2"})
+
+
+def test_a_whole_number_stays_one_where_another_run_lacks_the_setting() -> None:
+    zoo = ROOT / "app" / "zoo"
+    rows = {row["run"]: row for row in json.loads(workbench.runs_table(zoo).json())["runs"]}
+    assert isinstance(rows["arithmetic"]["task.operators"], int) and rows["lis"]["task.operators"] is None
+    assert isinstance(rows["lis"]["accuracy"], float)

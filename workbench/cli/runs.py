@@ -116,7 +116,9 @@ class RunsTable:
 
     def json(self) -> str:
         """Every setting and figure of each run, and what cannot be read."""
-        return as_json({"format": "runs/1", "runs": self.frame.to_dict("records"), "problems": self.problems})
+        whole = self.frame.convert_dtypes()  # a whole number stays one where another run lacks the setting
+        rows = whole.astype(object).where(whole.notna(), None).to_dict("records")
+        return as_json({"format": "runs/1", "runs": rows, "problems": self.problems})
 
 
 def runs_table(
