@@ -360,7 +360,7 @@ def test_another_gamma_is_computed_while_one_looks_and_is_in_the_link(browser: A
 
 def test_what_is_downloaded_is_what_is_on_the_screen(browser: Any, address: str, run_root: Path) -> None:
     page = open_page(browser, f"{address}/canvas?run=chaser&Edges+from=0.05")
-    page.locator('[data-testid="stMain"] [data-testid="stPopover"] button').first.click()
+    page.locator(".st-key-panel-canvas").get_by_role("button", name="Code").first.click()
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV").first.click()
     text = Path(download.value.path()).read_text(encoding="utf-8")

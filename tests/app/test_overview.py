@@ -182,7 +182,7 @@ def test_runs_that_are_not_there_cannot_be_chosen_by_the_url(explorer: AppTest) 
 def test_a_number_without_end_in_a_link_is_let_go_and_a_typed_text_is_kept(explorer: AppTest) -> None:
     page(explorer, "canvas", run="sort-tempered", sample="1e400", position="-inf")
     assert not explorer.error and explorer.number_input(key="sample").value == 0
-    assert explorer.subheader[1].value == "Canvas"
+    assert explorer.subheader[0].value == "Canvas"
     explorer.switch_page("views/overview.py").run()
     explorer.text_input(key="filter").set_value("inf").run()
     explorer.run()
