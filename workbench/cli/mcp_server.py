@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from difflib import get_close_matches
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from workbench.cli.mcp_tools import Tools
 from workbench.cli.mcp_writing import WritingTools
 from workbench.cli.output import path_error
 from workbench.util.distribution import version
+from workbench.util.lookup import lookup
 from workbench.util.messages import Notice, brief, first_problem
 
 INSTRUCTIONS = (
@@ -49,12 +49,10 @@ class _Server(MCPServer):
 
     def _check_names(self, name: str, arguments: dict[str, Any]) -> None:
         """Raise ValueError for a tool or argument that there is not: the SDK passes over the latter."""
-        tools = [tool.name for tool in self._tool_manager.list_tools()]
-        if name not in tools:
-            raise ValueError(_unknown("tool", name, tools))
-        known = list(self._tool_input_schema(name)["properties"])  # type: ignore[index]
-        if strange := next((each for each in arguments if each not in known), None):
-            raise ValueError(_unknown(f"argument of {name}", strange, known))
+        lookup({tool.name: tool for tool in self._tool_manager.list_tools()}, name, "tool")
+        known = self._tool_input_schema(name)["properties"]  # type: ignore[index]
+        for argument in arguments:
+            lookup(known, argument, f"argument of {name}")
 
     def _line(self, name: str, error: Exception) -> str:
         """What went wrong, in a line."""
@@ -66,12 +64,6 @@ class _Server(MCPServer):
         return brief(
             cause if isinstance(cause, ValueError | RuntimeError | ToolError) else f"{type(cause).__name__}: {cause}"
         )
-
-
-def _unknown(kind: str, name: str, known: list[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return brief(f"unknown {kind} {name!r}{hint}; there is: {', '.join(known)}")
 
 
 def _text(text: str) -> TextContent:

@@ -28,10 +28,8 @@ class WritingTools(Tools):
         from workbench.training import PAPER_PRESETS, PRESETS, preset_config, train
         from workbench.util.lookup import lookup
 
-        place, given = (
-            self.place(out),
-            {**(settings or {}), "seed": seed} | ({} if steps is None else {"steps": steps}),
-        )
+        place = self.place(out)
+        given = {**(settings or {}), "seed": seed} | ({} if steps is None else {"steps": steps})
         own = given.get("task") or {}
         task = {**lookup(PRESETS | PAPER_PRESETS, preset, "preset")["task"], **(own if isinstance(own, dict) else {})}
         check_files(task, place)  # before the config is read, which opens them

@@ -80,11 +80,6 @@ def _positions(subject: Subject) -> Tensor | None:
     return model.position_embedding(at).detach().double().cpu()
 
 
-def _largest(subject: Subject, kind: str) -> int:
-    """How many ends the longer side of a circuit has."""
-    return max(len(vectors) for vectors, _ in _ends(subject, kind))
-
-
 def _ends(subject: Subject, kind: str) -> tuple[tuple[Tensor, list[str]], tuple[Tensor, list[str]]]:
     """The vectors `[end, d_model]` and the names of a circuit's rows and of its columns.
 
@@ -157,13 +152,20 @@ def spreads(subject: Subject, layer: int, head: int) -> Measurement:
     Raises:
         ValueError: as `circuit`.
     """
-    kinds = [kind for kind in circuits_of(subject) if kind != "OV" and _largest(subject, kind) <= MOST_TOKENS]
-    values = [circuit(subject, layer, head, kind).values for kind in kinds]
+    into, out = HeadWeights.of(subject).of_head(layer, head, "QK")
+    found: dict[str, float] = {}
+    for kind in circuits_of(subject):
+        (rows, _), (columns, _) = _ends(subject, kind)
+        if kind != "OV" and max(len(rows), len(columns)) <= MOST_TOKENS:
+            queries, keys = rows @ into, out @ columns.T  # [query, d_head], [d_head, key]
+            covariance = torch.cov(keys, correction=0).view(len(keys), len(keys))
+            # The variance of q·k over keys is qᵀ Cov(k) q: no matrix of all pairs is made.
+            found[kind] = float(torch.einsum("qd,de,qe->q", queries, covariance, queries).mean().clamp(min=0).sqrt())
     return Measurement(
         name="Spread of a head's scores",
-        values=np.array([np.sqrt(each.var(axis=1).mean()) for each in values]),
+        values=np.array(list(found.values())),
         dims=("circuit",),
-        coords={"circuit": kinds},
+        coords={"circuit": list(found)},
         units="score",
         settings={"model": subject.name, "layer": layer, "head": head},
         caption="Standard deviation over keys of the scores of what is embedded alone, root mean square over queries.",

@@ -137,9 +137,8 @@ def differs(difference: Measurement, sides: Sequence[Measurement] = ()) -> str |
         largest = f"{capitalised(at_places(most))}: {_both(difference, sides, place)}"
         if most.n > FEW or difference.dims != (dim := next(iter(place)),):
             return f"{largest}. {text}."
-        known = zip(difference.coords[dim], ~np.isnan(difference.values), strict=True)
-        rest = [{dim: label} for label, is_known in known if is_known and {dim: label} != place]
-        others = [f"{at(where)}: {_both(difference, sides, where)}" for where in rest]
+        known = [{dim: difference.coords[dim][int(i)]} for i in np.flatnonzero(~np.isnan(difference.values))]
+        others = [f"{at(where)}: {_both(difference, sides, where)}" for where in known if where != place]
         return f"{'; '.join([largest, *others])}."
     return f"{text}: by {ends}." if most.anywhere else f"{text}; most {largest}."
 

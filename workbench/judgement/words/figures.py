@@ -16,6 +16,7 @@ from workbench.measurement.controls import control_in_words
 from workbench.measurement.numbers import counted, number, percent
 from workbench.measurement.places import at_point
 from workbench.tasks import COUNTED, Task
+from workbench.util.words import capitalised
 
 FEWEST_ROWS = 4  # of a map between tokens, of which anything is said
 LEVELS = (0.5, 0.95)  # of all answers
@@ -254,7 +255,7 @@ def largest_of_rows(m: Measurement) -> str | None:
     most = f"largest of all: {m.coords['from'][row]} → {m.coords['to'][column]}, {largest}"
     kind = m.settings.get("kind")
     if kind == "QK token-position":
-        return f"{most[0].upper()}{most[1:]}."
+        return f"{capitalised(most)}."
     what, among = ("position", "positions") if kind == "QK position-position" else ("token", "vocabulary")
     of_the, in_the = (" of the vocabulary", " in the vocabulary") if what == "token" else ("", "")
     if not found.beyond:
