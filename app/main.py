@@ -73,10 +73,12 @@ def _shown(page: Page, runs: Mapping[str, Run]) -> Literal["visible", "hidden"]:
 
 def _groups(names: Iterable[str]) -> str:
     """The style that writes the name of each group of pages above the first of them in the menu."""
-    first = {PAGES[name].group: name for name in reversed(list(names))}
-    address = {name: "" if name == next(iter(PAGES)) else name for name in first.values()}
-    rule = '[data-testid="stTopNavLinkContainer"]:has(> a[href$="/{}"])::before {{ content: "{}"; }}'
-    return "\n".join(rule.format(address[name], group) for group, name in first.items())
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(PAGES[name].group, []).append("" if name == next(iter(PAGES)) else name)
+    rule = '[data-testid="stTopNavLinkContainer"]:has(> a[href$="/{}"])::before {{ content: "{}"; {}}}'
+    room = "position: static; display: block; margin: -.9rem .35rem 0; "  # where no page beside it lends its own
+    return "\n".join(rule.format(pages[0], group, room if len(pages) == 1 else "") for group, pages in groups.items())
 
 
 def no_runs() -> None:

@@ -11,6 +11,7 @@ import streamlit as st
 from workbench.app import state
 from workbench.app.config_in_words import attention, plain
 from workbench.app.fields import widgets as fields
+from workbench.app.fields.prompts import prompt
 from workbench.app.fields.values import forget_other_run, put
 from workbench.app.fields.widgets import choose, choose_there
 from workbench.app.panels import code
@@ -22,7 +23,7 @@ from workbench.inspection.examples import SEARCHED, WHICH, example, next_wrong
 from workbench.inspection.learning_curves import logged_on
 from workbench.measurement.numbers import percent
 from workbench.report.glossary import GLOSSARY
-from workbench.runs import Run
+from workbench.runs import ModelRun, Run
 from workbench.tasks import Task
 from workbench.util.messages import brief
 from workbench.util.seeds import generator
@@ -33,7 +34,7 @@ LAST_INPUT = 10**6
 LONGEST = 20_000  # characters of a typed input
 RANDOM = 10_000  # a random input's number is below this, so that it can be told and typed
 END = "the end"
-SAMPLED, TYPED = "Sample", "Type"
+SAMPLED, TYPED, PROMPT = "Sample", "Type", "Prompt"
 LAST = "last_look"  # in the session
 
 
@@ -120,17 +121,21 @@ def right(run: Run, step: int | None) -> str:
     return f"**{at_last}**{of}" if step is None else f"**not measured at step {step:,}** but {at_last}{of}"
 
 
-def inputs(task: Task) -> dict[str, str]:
-    """The kinds of input in words: those of the task, and what is typed."""
-    return {SAMPLED: f"{capitalised(task.measured_on)} input", TYPED: "Own input"}
+def inputs(opened: Opened) -> dict[str, str]:
+    """The kinds of input in words: those of the task, what is typed, and prompts for a language model."""
+    own = {SAMPLED: f"{capitalised(opened.subject.task.measured_on)} input", TYPED: "Own input"}
+    return own | ({PROMPT: PROMPT} if isinstance(opened.run, ModelRun) else {})
 
 
 def entry(opened: Opened) -> Look | None:
     """A sampled or a typed input; with a message under the field the one before, if what was typed is none."""
-    task = opened.subject.task
-    how = fields.segments("Input", [SAMPLED, TYPED], "how", SAMPLED, format_func=inputs(task).__getitem__)
+    kinds = inputs(opened)
+    how = fields.segments("Input", list(kinds), "how", SAMPLED, format_func=kinds.__getitem__)
     try:
-        batch = typed(opened, task.typed, "input") if how == TYPED else _sampled(opened)
+        if how == TYPED:
+            batch = typed(opened, opened.subject.task.typed, "input")
+        else:
+            batch = prompt(opened) if how == PROMPT else _sampled(opened)
     except ValueError as error:
         st.error(plain(str(error)))
         before: Look | None = st.session_state.get(LAST)

@@ -9,6 +9,7 @@ import streamlit as st
 from workbench.app import sidebar, state
 from workbench.app.config_in_words import plain
 from workbench.app.fields import widgets as fields
+from workbench.app.fields.prompts import prompt
 from workbench.app.fields.url import memory
 from workbench.app.fields.values import start_anew
 from workbench.app.fields.widgets import choose, choose_there
@@ -99,7 +100,7 @@ def _second(first: Look) -> Look | None:
         return None
     # One and the same model is compared on another input; anything else on the same one.
     alone = run.path == first.opened.run.path and not over_training.checkpoints(run)
-    inputs = {SAME: SAME, **sidebar.inputs(opened.subject.task)}
+    inputs = {SAME: SAME, **sidebar.inputs(opened)}
     how = fields.segments(
         "Input of B", list(inputs), "how2", sidebar.SAMPLED if alone else SAME, input_at, inputs.__getitem__
     )
@@ -141,6 +142,8 @@ def _input(first: Look, opened: Opened, how: str) -> Symbol:
     """
     if how == sidebar.TYPED:
         return sidebar.typed(opened, "Input of B, as its task writes it", "input2", "_b")
+    if how == sidebar.PROMPT:
+        return prompt(opened, "2")
     if how == sidebar.SAMPLED:
         return _sampled(opened)
     try:

@@ -67,6 +67,32 @@ def test_the_canvas_begins_with_what_comes_next_and_asks_nothing_of_running_text
     assert not {"Which inputs", "Next wrong"} & {field.label for field in (*explorer.selectbox, *explorer.button)}
 
 
+def test_a_prompt_set_chooses_the_input_and_says_what_is_right_after_it(explorer: AppTest) -> None:
+    support.page(explorer, "residual", how="Prompt", prompts="repeated-tokens", prompt=3)
+    assert not explorer.error
+    clean = next(text.value for text in explorer.caption if "followed the last one before" in text.value)
+    block = next(block.value for block in explorer.code if block.language == "python")
+    assert "prompt_set('repeated-tokens', run.model())" in block and "prompts.example(3)" in block
+    assert support.check_code(explorer) >= 3
+    explorer.toggle(key="changed").set_value(True).run()
+    assert not explorer.error
+    changed = next(text.value for text in explorer.caption if "followed the last one before" in text.value)
+    assert changed != clean, "another token is right after the changed prompt"
+    explorer.selectbox(key="prompts").set_value("indirect-objects").run()
+    assert any("does not fit" in error.value for error in explorer.error), "a byte is no name"
+    assert "The page still shows the input before it." in [text.value for text in explorer.caption]
+
+
+def test_a_prompt_is_compared_with_its_changed_one(explorer: AppTest) -> None:
+    support.page(explorer, "compare", how="Prompt", prompts="repeated-tokens", prompt=3, how2="Prompt")
+    assert not explorer.error
+    assert [explorer.selectbox(key="prompts2").value, explorer.number_input(key="prompt2").value] == [
+        "repeated-tokens",
+        3,
+    ]
+    assert explorer.toggle(key="changed2").value and not explorer.toggle(key="changed").value
+
+
 @pytest.mark.browser
 def test_the_menu_has_the_pages_that_say_something_of_a_model(browser: Any, folder: Path, tmp_path: Path) -> None:
     with started(tmp_path, str(folder)) as (_, address):

@@ -193,3 +193,15 @@ def test_a_file_of_a_sets_name_is_the_file(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     Path("capitals").write_text("a text", encoding="utf-8")
     assert named("capitals") is None
+
+
+def test_one_prompt_is_its_pair_without_padding(model: Pretrained) -> None:
+    prompts = prompt_set("agreement", model, n=12)
+    for i in range(len(prompts.pairs)):
+        for changed, side in ((False, prompts.pairs.clean), (True, prompts.pairs.corrupted)):
+            alone, end = prompts.example(i, changed=changed), int(side.loss_mask[i].nonzero())
+            assert torch.equal(alone.tokens[0], side.tokens[i, : end + 1])
+            assert (
+                alone.loss_mask[0].nonzero().flatten().tolist() == [end]
+                and alone.targets[0, end] == side.targets[i, end]
+            )

@@ -48,7 +48,7 @@ def effective_rank(
     if of == "eigenvalues":
         return matrix_entropy(z.double(), centre=centre, unit_rows=unit_rows).exp()
     rows = prepare(in_range(z, torch.float64), centre, unit_rows, torch.float64).double()
-    values = torch.linalg.svdvals(rows)
+    values = torch.linalg.svdvals(rows.mT if rows.shape[-2] < rows.shape[-1] else rows)  # LAPACK is faster on tall ones
     total = values.sum(-1, keepdim=True)
     shares = values / torch.where(total > 0, total, 1.0)
     return spectrum_entropy(torch.where(shares > ZERO, shares, 0.0), alpha=1).exp()

@@ -70,6 +70,12 @@ class Prompts:
     right: tuple[frozenset[int], ...]
     notes: tuple[str, ...]
 
+    def example(self, number: int, *, changed: bool = False) -> Batch:
+        """One prompt without padding, with the token after it to be told: the clean one, or the corrupted one."""
+        batch = (self.pairs.corrupted if changed else self.pairs.clean)[number : number + 1]
+        end = int(batch.loss_mask[0].nonzero()[-1]) + 1
+        return Batch(batch.tokens[:, :end], batch.targets[:, :end], batch.loss_mask[:, :end])
+
 
 def prompt_set(name: str, model: Pretrained, *, n: int = 64, seed: int = 0) -> Prompts:
     """Draw pairs of a prompt set for a model, no clean prompt twice.
