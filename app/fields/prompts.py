@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from workbench.app.config_in_words import plain
@@ -26,7 +28,9 @@ def prompt(opened: Opened, suffix: str = "") -> Symbol:
         ValueError: if the set does not fit the tokenizer.
     """
     left, right = st.columns(2)
-    first = {"prompts": "indirect-objects", "prompt": 0} | (dict(st.session_state) if suffix else {})  # that of side A
+    first: dict[Any, Any] = {"prompts": "indirect-objects", "prompt": 0} | (
+        dict(st.session_state) if suffix else {}
+    )  # that of side A
     name = choose("Prompt set", list(PROMPT_SETS), f"prompts{suffix}", first["prompts"], place=left)
 
     def drawn(name: str, model: AnyModel) -> Prompts:
