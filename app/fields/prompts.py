@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -28,10 +29,9 @@ def prompt(opened: Opened, suffix: str = "") -> Symbol:
         ValueError: if the set does not fit the tokenizer.
     """
     left, right = st.columns(2)
-    first: dict[Any, Any] = {"prompts": "indirect-objects", "prompt": 0} | (
-        dict(st.session_state) if suffix else {}
-    )  # that of side A
-    name = choose("Prompt set", list(PROMPT_SETS), f"prompts{suffix}", first["prompts"], place=left)
+    of_a: Mapping[Any, Any] = st.session_state if suffix else {}  # side B begins with the prompt of side A
+    first = of_a.get("prompts", "indirect-objects")
+    name = choose("Prompt set", list(PROMPT_SETS), f"prompts{suffix}", first, place=left)
 
     def drawn(name: str, model: AnyModel) -> Prompts:
         return _drawn(opened.key, name, model)
@@ -39,7 +39,7 @@ def prompt(opened: Opened, suffix: str = "") -> Symbol:
     prompts = code.assign(f"prompts{suffix}", prompt_set, name, code.model(opened), computed_by=drawn)
     made: Prompts = value_of(prompts)
     last = len(made.pairs) - 1
-    number = fields.number("Prompt number", 0, last, f"prompt{suffix}", min(first["prompt"], last), right)
+    number = fields.number("Prompt number", 0, last, f"prompt{suffix}", min(of_a.get("prompt", 0), last), right)
     help = "The same prompt with one thing changed, so that another answer is right."
     changed = fields.toggle("Changed", f"changed{suffix}", help=help, default=bool(suffix))
     batch = prompts.example(number, changed=changed)
