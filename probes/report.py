@@ -34,10 +34,13 @@ from workbench.tasks import counted
 from workbench.util.files import new_folder
 from workbench.util.progress import shown
 from workbench.util.settings import as_json
+from workbench.util.words import as_it_says
 
 
 class Answers(list[Answer]):
     """The answers of several runs or models to one question, which say, draw, tabulate and save themselves."""
+
+    __repr__ = as_it_says
 
     @property
     def says(self) -> str:

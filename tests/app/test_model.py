@@ -59,7 +59,7 @@ def test_the_canvas_begins_with_what_comes_next_and_asks_nothing_of_running_text
     support.page(explorer, "canvas", how="Type", input="The cat sat")
     assert support.panels(explorer)[:2] == ["What comes next", "Canvas"], "what claims say of a task is not here"
     assert support.says(explorer, "After “The cat sat” comes most likely")
-    assert support.says(explorer, "positions the model finds the token that follows the likeliest.")
+    assert support.says(explorer, "positions the token that follows is the one the model holds likeliest.")
     assert not support.says(explorer, "to this input")
     drawn = support.drawings(explorer)
     assert any("predicts next" in svg for svg in drawn) and not any("right answer" in svg for svg in drawn)

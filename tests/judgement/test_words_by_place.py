@@ -142,5 +142,5 @@ def test_answers_to_one_input_are_counted_where_they_are_asked_for() -> None:
     assert by_place.answered([None], task) is None
     text = tasks.make("text", path="shakespeare")
     assert by_place.answered([True, False, None], text) == (
-        "At 1 of 2 positions the model finds the token that follows the likeliest."
+        "At 1 of 2 positions the token that follows is the one the model holds likeliest."
     ), "in running text another token is no wrong answer"

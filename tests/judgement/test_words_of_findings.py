@@ -159,12 +159,12 @@ def test_how_sure_is_told_from_sequences_of_one_seed_or_from_seeds() -> None:
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_of_one_run_its_statements_are_told_and_of_several_in_how_many_a_claim_holds(n: int) -> None:
-    here, absent = found(one_of("minimum", 0.9)), found(one_of("minimum", 0.0))
+    here, absent = (found(one_of("minimum", rate)).model_copy(update={"name": f"at {rate}"}) for rate in (0.9, 0.0))
     said = sentences([here, absent][:n])
     if n == 1:
         assert said == [*(one.text for one in statements(here)), how_sure([here])]
     else:
-        assert said[0] == "Minimum holds beyond its controls in 1 of 2 runs."
+        assert said[0] == "Minimum holds beyond its controls in 1 of 2 runs (at 0.9)."
 
 
 def test_of_several_the_most_and_fewest_right_answers_are_told_once_and_intervals_that_meet_as_about_as_many() -> None:

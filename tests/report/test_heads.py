@@ -48,7 +48,9 @@ def test_the_head_that_finds_the_minimum_is_named_with_what_is_lost_where_it_is_
 def test_a_role_that_no_head_has_is_told_as_absent(ranked: Heads) -> None:
     assert not any(each.is_more for each in of(ranked, "previous token"))
     absent = next(
-        line for line in ranked.says.splitlines() if line.startswith("No head has clearly more than its controls")
+        line
+        for line in ranked.says.splitlines()
+        if line.startswith("In these roles no head is clearly beyond its controls")
     )
     assert "previous token" in absent and "reads minimum" not in absent
 

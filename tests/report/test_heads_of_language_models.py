@@ -18,7 +18,7 @@ from tests.models.tiny_tokenizers import of_prompts
 from workbench.circuits import Comparison
 from workbench.circuits.movers import difference_lost, moves
 from workbench.cli import main
-from workbench.inspection import uninformed_heads
+from workbench.inspection import head_claims, uninformed_heads
 from workbench.inspection.head_claims import REORDERED
 from workbench.judgement.claim import Need
 from workbench.judgement.rule import Against
@@ -126,7 +126,14 @@ def test_after_ctrl_c_too_few_models_are_no_reason_to_say_that_no_head_has_a_rol
         ranked = workbench.heads(Pretrained(reads_by_position(), name="planted"), n=48)
     said = next(line for line in ranked.says.splitlines() if line.startswith("Previous token, head 0.0"))
     assert "too few to compare with a control" in said
-    assert not any("previous token" in line for line in ranked.says.splitlines() if line.startswith("No head"))
+    assert not any("previous token" in line for line in ranked.says.splitlines() if line.startswith("In these roles"))
+
+
+def test_where_no_uninformed_model_ran_no_head_is_beyond_its_controls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head_claims, "uninformed_heads", lambda *_: uninformed_heads.Uninformed())
+    ranked = workbench.heads(Pretrained(reads_by_position(), name="planted"), n=48)
+    said = next(line for line in ranked.says.splitlines() if line.startswith("Previous token, head 0.0"))
+    assert "no control was measured" in said and "beyond its controls" not in said
 
 
 def test_ctrl_c_keeps_the_uninformed_models_that_are_done(monkeypatch: pytest.MonkeyPatch) -> None:

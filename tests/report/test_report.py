@@ -40,7 +40,7 @@ def test_summary_shows_both_runs_with_accuracy_by_depth_entropy_and_gold_mass(si
         "  depth 7",
         "  embedding",
         "  after MLP 0",
-        "resolvent's mass on gold paths, best head",
+        "mass on the task's true paths, best head",
     ):
         assert re.search(rf"^{row} .*\d", text, re.M), row
     assert not re.search(r"\bnan\b", text)
@@ -213,7 +213,7 @@ def test_every_task_trains_and_is_inspected(name: str, tmp_path: Path, monkeypat
     run = workbench.train("chain-chacal", out=tmp_path / "run", progress=False, task=task, **{**SHORT, "steps": 3})
     report = inspect([run.path], n=16)
     assert "accuracy, per" in report.says and report.html.stat().st_size > 10_000
-    assert ("gold paths" in report.says) == (name != "text")
+    assert ("the task's true paths" in report.says) == (name != "text")
 
 
 @pytest.fixture(scope="module")

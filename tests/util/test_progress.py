@@ -31,7 +31,7 @@ def test_long_work_says_once_how_long_it_takes_and_that_is_all_where_nobody_wait
     with shown():
         assert list(steps(range(20), "looking", keep=True)) == list(range(20))
     first, *more = capsys.readouterr().err.splitlines()
-    assert first.startswith("looking: about ") and first.endswith(" in all; Ctrl-C keeps what is done")
+    assert first.startswith("looking: about ") and first.endswith("; Ctrl-C keeps what is done")
     assert more and all(line.startswith("looking: ") and line.endswith(" left") for line in more)
 
 

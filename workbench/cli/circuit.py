@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from workbench.cli.options import add_json, add_out, add_pairs, add_seed, check_pairs
-from workbench.cli.output import show_and_save
+from workbench.cli.options import add_json, add_out, add_pairs, add_quiet, add_seed, check_pairs
+from workbench.cli.output import announce, show_and_save
 from workbench.cli.parser import Commands, add_command
 
 
@@ -29,6 +29,7 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
     add_seed(parser, "seed of the pairs")
     add_out(parser, "write the circuit as JSON and Graphviz there, and the numbers")
+    add_quiet(parser)
     add_json(parser)
 
 
@@ -36,6 +37,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.report.circuits import circuit
     from workbench.util.files import check_free
 
+    announce("measuring", [options.run], options.quiet)
     if options.out is not None:
         check_free(options.out)
     check_pairs(options)

@@ -15,6 +15,7 @@ from workbench.cli.output import say
 from workbench.cli.parser import Commands, add_command
 from workbench.util.messages import brief
 from workbench.util.settings import as_json
+from workbench.util.words import as_it_says
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,6 +76,7 @@ class Data:
     count: int
     recipe: Recipe | None
     workers: int
+    __repr__ = as_it_says
 
     def __iter__(self) -> Iterator[Batch]:
         """The sequences in batches, of which only one is in memory at a time."""

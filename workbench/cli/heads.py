@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workbench.cli.options import add_count, add_json, add_out, add_seed
-from workbench.cli.output import show_and_save
+from workbench.cli.options import add_count, add_json, add_out, add_quiet, add_seed
+from workbench.cli.output import announce, show_and_save
 from workbench.cli.parser import Commands, add_command
 
 
@@ -38,6 +38,7 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
     add_seed(parser, "seed of the sequences")
     add_out(parser, "write the map there, and the numbers")
+    add_quiet(parser)
     add_json(parser)
 
 
@@ -45,6 +46,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.report.heads import heads
     from workbench.util.files import check_free
 
+    announce("measuring", [options.model], options.quiet)
     if options.out is not None:
         check_free(options.out)
     given = ("text", "n", "top", "step", "seed")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from workbench.cli.options import add_json, add_out, add_pairs, add_seed, check_pairs
-from workbench.cli.output import show_and_save
+from workbench.cli.options import add_json, add_out, add_pairs, add_quiet, add_seed, check_pairs
+from workbench.cli.output import announce, show_and_save
 from workbench.cli.parser import Commands, add_command
 
 
@@ -34,6 +34,7 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
     add_seed(parser, "seed of the pairs")
     add_out(parser, "write the maps there, and the numbers")
+    add_quiet(parser)
     add_json(parser)
 
 
@@ -41,6 +42,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.report.patching import patch
     from workbench.util.files import check_free
 
+    announce("patching", [options.run], options.quiet)
     if options.out is not None:
         check_free(options.out)
     check_pairs(options)

@@ -13,6 +13,7 @@ from workbench.cli.options import add_json, add_root, add_where, check_root, ref
 from workbench.cli.output import say, warn
 from workbench.cli.parser import Commands, add_command
 from workbench.util.settings import as_json
+from workbench.util.words import as_it_says
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,6 +92,7 @@ class RunsTable:
     root: Path
     frame: pd.DataFrame
     problems: list[str]
+    __repr__ = as_it_says
 
     def runs(self) -> list[Run]:
         """The runs themselves."""

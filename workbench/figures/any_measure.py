@@ -75,7 +75,7 @@ def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
         for j, (name, control) in enumerate(controls.items(), 1):
             at, look = split(control, along)[label], dict[str, Any]({"main": False, "dash": DASHES[1 + j % 3]})
             add_line(figure, at, tick_labels(at), f"{label}, {name}", colour, width=1.5, size=4, **look)
-    framed(figure, m.name, subtitle + "; 95 % intervals" + ("; dashed: controls" if controls else ""), of=run)
+    framed(figure, m.name, subtitle + ("; dashed: controls" if controls else ""), of=run)
     figure.update_xaxes(title=axis_title(m, along), type="category" if along in ("layer", "point") else None)
     return scaled(figure.update_yaxes(title=m.units), m)
 

@@ -228,7 +228,7 @@ def _judged(
     Args:
         role, head: the claim.
         share: the head's on each example.
-        controls: control that is no model -> the same head's mean under it.
+        controls: control that is no model -> the same head's mean under it; none counts where no model ran.
         seen: what uninformed models do.
         lost: `claimed` and `elsewhere` -> what of each example's answers is lost; None where it was not tested.
     """
@@ -243,7 +243,7 @@ def _judged(
     return judge(
         role,
         replace(share.mean(), name=title),
-        {**{kind: over_draws(each) for kind, each in draws.items()}, **controls},
+        {**{kind: over_draws(each) for kind, each in draws.items()}, **(controls if draws else {})},
         draws,
         None if lost is None else _test(lost, head).mean("example"),
         nulls,

@@ -1,4 +1,4 @@
-"""Chain following: one head reads the true ancestor h hops away more than any other, for each h (ChaCAL, §4.1).
+"""Chain following: one head reads the true ancestor h hops away more than any that is none, for each h (ChaCAL, §4.1).
 
 Scored per head and hop: at a query with an ancestor h hops up, that ancestor gets more of the row than every position
 that is no ancestor. The row is that of the matrix which the layer applies to the values (the pattern; for ChaCAL the

@@ -33,6 +33,7 @@ from workbench.runs.conditions import check_condition, condition_in_words
 from workbench.util.files import files_replaced, write_atomically
 from workbench.util.lookup import lookup
 from workbench.util.settings import as_json
+from workbench.util.words import as_it_says
 
 __all__ = ["FILES", "FORMATS", "Report", "inspect", "inspect_runs", "write"]
 
@@ -78,6 +79,7 @@ class Report:
     differences: pd.DataFrame | None
     over_seeds: list[OverSeeds]
     figures: list[Path]
+    __repr__ = as_it_says
 
     def __getitem__(self, name: str) -> Result:
         """What an instrument or mechanism measured of the run, if it is one. Raises ValueError if there is no such."""
@@ -113,7 +115,8 @@ def inspect(given: Any, on: Any = None, *, text: str | Path | None = None, **opt
         on: of a model in memory: a task whose vocabulary is the model's, or token sequences, as `inspect_model`.
         text: of models of Hugging Face: a text file in UTF-8.
         options: as for `inspect_runs`; with `text` as for `report.hugging_face.inspect_text`; with `on` as for
-            `inspection.inspect_model`, and `out`, without which nothing is written.
+            `inspection.inspect_model`, and `out`, without which nothing is written. Progress is shown but with
+            `progress=False`.
 
     Raises:
         ValueError: if a model in memory is given without `on`, or as those raise it.
@@ -123,6 +126,7 @@ def inspect(given: Any, on: Any = None, *, text: str | Path | None = None, **opt
         return write([inspect_model(given, on, **options)], out)
     if isinstance(given, nn.Module):
         raise ValueError("a model in memory is measured on something: give token sequences, or a task, after it")
+    options = {"progress": True} | options
     if text is None:
         return inspect_runs(given, **options)
     from workbench.report.hugging_face import inspect_text  # which imports this room

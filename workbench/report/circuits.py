@@ -19,6 +19,7 @@ from workbench.report.sections import Section
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 from workbench.util.settings import as_json
+from workbench.util.words import as_it_says
 
 SHOWS = (
     "Which edges between input, heads, MLPs and logits carry the answer, scored on half of {n} pairs of questions that "
@@ -46,6 +47,7 @@ class RunCircuit:
     why: str = ""
     answers: Answers | None = None
     prompt: tuple[str, ...] = ()
+    __repr__ = as_it_says
 
     @property
     def found(self) -> Summary:

@@ -20,6 +20,7 @@ from workbench.measurement.numbers import percent
 from workbench.runs import load_run, means_run
 from workbench.util.lookup import lookup
 from workbench.util.settings import as_json
+from workbench.util.words import as_it_says
 
 Encode = Callable[[str], Int[Tensor, " pos"]]
 EDITS = {
@@ -61,6 +62,7 @@ class Generation:
     edits: tuple[str, ...]
     unedited: Written
     edited: Written
+    __repr__ = as_it_says
 
     @property
     def parts_at(self) -> int | None:

@@ -27,6 +27,7 @@ from workbench.tasks import Sequences, own_sequences
 from workbench.tasks.prompt_sets import FEWEST, named, prompt_set
 from workbench.util.seeds import generator
 from workbench.util.settings import as_json
+from workbench.util.words import as_it_says
 
 REPEATED = 32  # random tokens, each of which comes twice
 REMOVED_ON = 64  # sequences
@@ -56,6 +57,7 @@ class Heads:
     removed_on: int
     others: bool
     prompts: bool = False
+    __repr__ = as_it_says
 
     @property
     def says(self) -> str:
@@ -64,7 +66,7 @@ class Heads:
         shown = [each for each in self.strongest if each.is_more or each.judgement.against in unknown]
         rows = [
             (
-                each.role.replace("gold precision", "the task's true edges"),
+                _in_words(each.role),
                 f"{each.layer}.{each.head}",
                 _share(each.share),
                 each.baseline,
@@ -79,7 +81,7 @@ class Heads:
         lines += [*words.of_roles(rows, self.prompts), ""] if rows else []
         best = {each.role: each for each in reversed(shown)}
         lines += [line for role in dict.fromkeys(each.role for each in shown) for line in _judged(best[role])]
-        absent = [role for role in dict.fromkeys(each.role for each in self.strongest) if role not in best]
+        absent = [_in_words(role) for role in dict.fromkeys(each.role for each in self.strongest) if role not in best]
         return "\n".join([*lines, *([words.of_absent(absent)] if absent else []), *self._notes])
 
     @property
@@ -132,10 +134,17 @@ class Heads:
         return {name: control.mean for name, control in self.roles.controls.items()}
 
 
+def _in_words(role: str) -> str:
+    return role.replace("gold precision", "the task's true edges")
+
+
 def _judged(best: RoleHead) -> list[str]:
     """A role's best head, judged, in lines."""
     (first, *below), *_ = claim_words.lines(JudgedClaim(places=(best.judgement,)))
-    return [first, *(f"  {line}" for line in [*below, *([] if best.pairs is None else [words.of_pairs(*best.pairs)])])]
+    return [
+        first.replace("Gold precision", "The task's true edges"),
+        *(f"  {line}" for line in [*below, *([] if best.pairs is None else [words.of_pairs(*best.pairs)])]),
+    ]
 
 
 def _share(m: Measurement) -> words.Share:

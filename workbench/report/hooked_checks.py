@@ -53,7 +53,7 @@ class Check:
 
     Attributes:
         what, how: in words, and on how much.
-        number: the largest difference, as a share of the largest number; of edits the least that one changes.
+        number: the largest difference, as a share of the largest number; of edits the least of those that change any.
         bound: what it may be at most; of edits it is more.
         passed: None where it could not be looked at.
         notes: what failed, was refused or silent, and why.
@@ -190,6 +190,7 @@ class HookedChecks:
         """Every kind of edit of this library, at every layer."""
         config, last = self.model.config, self.few.shape[1] - 1
         drawn = torch.randint(config.d_vocab, (AVERAGED, last + 1), generator=generator(0, "average"))
+        drawn[0, -1] = (self.few[0, -1] + 1) % config.d_vocab  # what is patched in there differs
         subject = Subject.of(self.model, own_sequences(drawn, config.d_vocab), self.name)
         seen = Capture({}, Batch.next_token(self.few, 0, last), subject)
         layers, heads = range(config.n_layers), range(config.n_heads)
@@ -255,7 +256,7 @@ class HookedChecks:
             )
         if refused:
             notes.append(f"refused, as {refused[0]}")
-        least = min((out for _, out in changes), default=None)
+        least = min((out for _, out in changes if out > 0), default=0.0) if made else None
         how = f"{len(made)} edit{'s' * (len(made) != 1)}{f', {len(refused)} refused' if refused else ''}"
         passed = False if failed else True if any(out for _, out in changes) else None
         return Check(what, how, least, 0.0 if made else None, passed, tuple(notes), True)

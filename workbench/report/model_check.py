@@ -14,6 +14,7 @@ from workbench.models import Decoder, OwnModel
 from workbench.report.hooked_checks import Check, HookedChecks
 from workbench.runs import load_run, means_run
 from workbench.util.settings import as_json
+from workbench.util.words import as_it_says
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class ModelCheck:
     name: str
     sample: str
     checks: tuple[Check, ...]
+    __repr__ = as_it_says
 
     @property
     def passed(self) -> bool:

@@ -20,6 +20,7 @@ from workbench.report.pairs import Answers, open_pairs
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 from workbench.util.settings import as_json
+from workbench.util.words import as_it_says
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ class Patching:
 
     grid: PatchGrid
     answers: Answers | None = None
+    __repr__ = as_it_says
 
     @property
     def says(self) -> str:

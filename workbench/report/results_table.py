@@ -23,6 +23,7 @@ from workbench.runs.listing import check_column, filtered, row_of
 from workbench.util.lookup import lookup
 from workbench.util.messages import in_markdown
 from workbench.util.settings import as_json, as_text, flat_config
+from workbench.util.words import as_it_says
 
 ALIASES = {"model.attention": "variants"}
 
@@ -39,6 +40,7 @@ class ResultsTable:
     frame: pd.DataFrame
     by: Sequence[str]
     metric: str
+    __repr__ = as_it_says
 
     def table(self) -> pd.DataFrame:
         return self.frame

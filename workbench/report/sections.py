@@ -140,7 +140,8 @@ def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:
     if not scored:
         return []
     pairs = {one.name: [(_one_head(one, name), _control(one, name)) for name in scored if name in one] for one in lines}
-    captions = dict.fromkeys(with_claim[0][name].mean.caption for name, with_claim in scored.items())
+    means = [with_claim[0][name].mean for name, with_claim in scored.items()]
+    captions = dict.fromkeys(f"{m.name}: {m.caption}" if len(means) > 1 else m.caption for m in means)
     made = [Section("Mechanisms", " ".join(captions), [figures.mechanisms({k: v for k, v in pairs.items() if v})])]
     by_condition = [figure for name, with_claim in scored.items() for figure in _by_condition(name, with_claim)]
     if by_condition:

@@ -125,7 +125,7 @@ def rows(columns: Sequence[Column]) -> list[Row]:
         if others:
             add(f"    {WITHOUT}", lambda one, others=others: value(others.get(one.name), {}, number))  # type: ignore[misc]
     if any("gold_mass" in one and one["gold_mass"].controls for one in columns):
-        add("resolvent's mass on gold paths, best head", lambda one: share(_gold(one)))
+        add("mass on the task's true paths, best head", lambda one: share(_gold(one)))
         add("  which head (chosen on other sequences)", _head)
         if any("gold_mass" in one and "mismatched" in one["gold_mass"].controls for one in columns):
             add("  with shuffled truth", lambda one: share(_gold(one, "mismatched")))
@@ -151,6 +151,8 @@ def _add_answers(add: Add, columns: Sequence[Column]) -> None:
     if any("overall" in one for one in columns):
         for unit in ("position", "sequence"):
             add(f"accuracy, per {unit}", _cell("overall", {"unit": unit}, share))
+    elif any("accuracy" in one for one in columns):
+        add("accuracy", lambda one: "")
     for group, label in _coordinates(columns, "accuracy"):
         add(f"  {group} {label}", _cell("accuracy", {group: label}, share))
     for name in dict.fromkeys(one["loss"].mean.name for one in columns if "loss" in one):

@@ -25,6 +25,7 @@ from workbench.util.files import parse_json, read_text
 from workbench.util.lookup import check_name, lookup
 from workbench.util.messages import brief, first_problem
 from workbench.util.settings import as_json
+from workbench.util.words import as_it_says
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,6 +98,7 @@ class Result:
     tuning: Tuning | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+    __repr__ = as_it_says
 
     def __post_init__(self) -> None:
         """Raise ValueError if its name, or its scale, is none of a file."""

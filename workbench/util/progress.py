@@ -76,7 +76,7 @@ class _Display:
         if not self.told:
             self.told = now
             keeps = "; Ctrl-C keeps what is done" if self.keeps or self.whole else ""
-            self.console.print(f"{brief(what)}: {in_words(whole)} in all{keeps}", highlight=False, soft_wrap=True)
+            self.console.print(f"{brief(what)}: {in_words(whole)}{keeps}", highlight=False, soft_wrap=True)
             if self.console.is_terminal and not self.console.quiet:
                 columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
                 self.bar = Progress(*columns, console=self.console)

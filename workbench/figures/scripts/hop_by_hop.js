@@ -204,6 +204,8 @@ function arrivals(data, walk, hop) {
   return parts
 }
 
+const hundredths = (share) => (share > 0 && share < 0.005 ? "<0.01" : share.toFixed(2))
+
 // As `percent` of workbench/measurement/numbers.py writes a share: what is not quite none or all never rounds to it.
 function percent(share) {
   const text = (100 * share).toFixed(1)
@@ -233,7 +235,7 @@ function cells(data, walk, query, gamma) {
     }
   }
   for (let h = 1; h <= data.hops; h++) row(`hop ${h}`, walk.at[h], data.colours[h - 1], h - 1, due(data, query, h))
-  row("all hops at γ", allHops(data, query, gamma, walk), data.total, data.hops, [])
+  row("all hops at γ, scaled to 100 %", allHops(data, query, gamma, walk), data.total, data.hops, [])
   return parts
 }
 
@@ -243,7 +245,7 @@ const due = (data, query, hop) => data.gold.filter(([h, q]) => h === hop && q ==
 function inWords(data, walk, query, hop, gamma) {
   const at = walk.at[hop]
   const top = at.reduce((best, share, i) => (share > at[best] ? i : best), 0)
-  const weighs = hop === 1 ? "" : `; it weighs γ${hop === 2 ? "" : superscript(hop - 1)} = ${(gamma ** (hop - 1)).toFixed(2)} of the first`
+  const weighs = hop === 1 ? "" : `; it weighs γ${hop === 2 ? "" : superscript(hop - 1)} = ${hundredths(gamma ** (hop - 1))} of the first`
   if (at[top] < THIN) return `${name(data, query)}: nothing arrives at hop ${hop}; its paths have ended.`
   const wanted = due(data, query, hop)
   const one = wanted.length === 1, all = percent(wanted.reduce((sum, key) => sum + at[key], 0))

@@ -294,7 +294,7 @@ def answered(right: Sequence[bool | None], task: Task) -> str | None:
     if not asked:
         return None
     if task.running_text:
-        return f"At {sum(asked)} of {len(asked)} positions the model finds the token that follows the likeliest."
+        return f"At {sum(asked)} of {len(asked)} positions the token that follows is the one the model holds likeliest."
     if len(asked) == 1:
         return f"The answer to this input is {'right' if asked[0] else 'wrong'}."
     return f"{sum(asked)} of {len(asked)} answers to this input are right."

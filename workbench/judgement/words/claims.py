@@ -241,7 +241,7 @@ def needing(group: Group) -> str:
     if not tests:
         return NEED[need]
     where = f"edited in {tests[0].where}" if tests[0].where else "edited"
-    text = f"{NEED[need]}: {where}, {_changed(tests)}"
+    text = f"{NEED[need]}{_why_open(need, tests)}: {where}, {_changed(tests)}"
     elsewhere = [(test.elsewhere.changed, test.elsewhere.n) for test in tests if test.elsewhere is not None]
     text += f"; elsewhere, {_of(elsewhere)} change" if elsewhere else ""
     if need is Need.IDLE:
@@ -252,6 +252,14 @@ def needing(group: Group) -> str:
                     others.setdefault(edited.edit, []).append((edited.changed, edited.n))
         text += "".join(f"; {edit}, {_of(counts)} change" for edit, counts in others.items())
     return text + _uninformed(tests)
+
+
+def _why_open(need: Need, tests: Sequence[Test]) -> str:
+    """The kind of uninformed model that a test which settles nothing is not clearly beyond; empty without one."""
+    unclear = hardest(null for test in tests for null in test.nulls if null.result is Against.NOT_CLEAR)
+    if need is not Need.NOT_SETTLED or unclear is None:
+        return ""
+    return f", as not clearly more change than in {control_in_words(unclear.against)}"
 
 
 def _changed(tests: Sequence[Test]) -> str:

@@ -83,10 +83,10 @@ def statements(found: Findings) -> list[Statement]:
 
 
 def _weight(group: Group) -> tuple[bool, bool, float]:
-    """The claims to tell first: those that the answers need, then those beyond their controls, most often first."""
+    """The claims to tell first: those beyond their controls, then those that the answers need, most often first."""
     _, judgements = group
     rates = [judgement.rate for judgement in judgements if not isnan(judgement.rate)]
-    return judgements[0].need is not Need.AS_CLAIMED, not judgements[0].beyond, -max(rates, default=0.0)
+    return not judgements[0].beyond, judgements[0].need is not Need.AS_CLAIMED, -max(rates, default=0.0)
 
 
 def _claim(claim: JudgedClaim, group: Sequence[Judgement]) -> Statement:

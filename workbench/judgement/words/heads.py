@@ -36,7 +36,7 @@ def of_roles(rows: Sequence[tuple[str, str, Share, float, Share, Share]], prompt
             "share",
             "uninformed, at most",
             "answers lost",
-            "of difference" if prompts else "of its queries",
+            "of difference" if prompts else "at its queries",
         )
     ]
     for role, head, share, most, lost, there in rows:
@@ -47,7 +47,7 @@ def of_roles(rows: Sequence[tuple[str, str, Share, float, Share, Share]], prompt
 
 def of_absent(roles: Sequence[str]) -> str:
     """The roles that no head has more of than its controls."""
-    return f"No head has clearly more than its controls: {', '.join(roles)}."
+    return f"In these roles no head is clearly beyond its controls: {', '.join(roles)}."
 
 
 def of_pairs(control: Measurement, corrupted: Measurement) -> str:
@@ -62,8 +62,8 @@ def of_pairs(control: Measurement, corrupted: Measurement) -> str:
 NOT_SHOWN = (
     "Uninformed models are re-initialised, or have the model's own weights shuffled; of each the best head counts, and "
     "its own answers. Answers lost: right answers that turn wrong when the head writes nothing. A head whose work "
-    "another one can do loses none, a dash stands where no answer is asked, and what a head attends to is not yet what "
-    "it writes."
+    "another one can do loses none, a dash stands where no answer is asked or it was not measured, and what a head "
+    "attends to is not yet what it writes."
 )
 BY_PROBABILITY = (
     "Judged is what share of a right answer's probability is lost; on prompts, of its logit difference: ten that lose "

@@ -9,8 +9,10 @@ from workbench.judgement.claim import JudgedClaim, Judgement
 from workbench.judgement.findings import Difference, Findings
 from workbench.judgement.words.findings import how_sure, share, statements
 from workbench.measurement.numbers import difference, p_value, percents
+from workbench.util.words import listed
 
 MOST = 7  # sentences
+FEW = 4  # groups, of which fewer are named
 
 
 def sentences(groups: Sequence[Findings], clearest: Difference | None = None) -> list[str]:
@@ -45,7 +47,7 @@ def _of_many(groups: Sequence[Findings], clearest: Difference | None) -> Iterato
         yield text if most.above(least) else alike
     names = dict.fromkeys(claim.claim for group in groups for claim in group.claims)
     for name in names:
-        yield _in_how_many([claim for group in groups for claim in group.claims if claim.claim == name], kind)
+        yield _in_how_many([(group.name, one) for group in groups for one in group.claims if one.claim == name], kind)
     if clearest is not None and clearest.clear:
         apart = difference(clearest.value, clearest.low, clearest.high, clearest.units)
         yield (
@@ -56,14 +58,17 @@ def _of_many(groups: Sequence[Findings], clearest: Difference | None) -> Iterato
         yield f"No difference between groups of seeds is clear (smallest p after Holm: {p_value(clearest.p)})."
 
 
-def _in_how_many(of_each: Sequence[JudgedClaim], kind: str) -> str:
+def _in_how_many(groups: Sequence[tuple[str, JudgedClaim]], kind: str) -> str:
     """In how many groups a claim is there beyond its controls, at every place or at some, and in how many it is needed.
 
     Of groups of several seeds, in how many single runs too.
     """
+    of_each = [claim for _, claim in groups]
     seeds = [seed for claim in of_each for seed in _by_seed(claim)]
     alone = "" if len(seeds) == len(of_each) else f"{_holding(seeds, 'runs')}, each taken alone, and over the seeds in "
     text = f"{of_each[0].title} holds beyond its controls in {alone}{_holding([one.places for one in of_each], kind)}"
+    there = [name for name, claim in groups if any(place.beyond for place in claim.places)]
+    text += f" ({listed(there)})" if 0 < len(there) < min(len(groups), FEW) else ""
     tested = any(place.test is not None for places in seeds for place in places)
     needed = sum(any(place.needed for place in places) for places in seeds)
     return f"{text}{f'; the answers need it in {needed} of {len(seeds)} runs' if tested else ''}."

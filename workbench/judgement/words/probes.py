@@ -54,7 +54,10 @@ DOES = {
     FOLLOWED: "turns {} of the answers into the other input's",
 }
 NULLS = {FRESH: "re-initialised models", SHUFFLED_WEIGHTS: "models with shuffled weights"}
-STATUS = {status: status.value for status in Status} | {Status.TOKEN_AND_POSITION: WORTH[Worth.TOKEN_AND_POSITION]}
+STATUS = {status: status.value for status in Status} | {
+    Status.TOKEN_AND_POSITION: WORTH[Worth.TOKEN_AND_POSITION],
+    Status.NOT_DECODABLE: "decoded no better than from its baselines",
+}
 
 
 def decodable(judged: Decodable) -> str:
