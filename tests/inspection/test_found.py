@@ -11,8 +11,11 @@ import torch
 from safetensors.torch import save_file
 
 from workbench.inspection import found
+from workbench.inspection.findings import findings
 from workbench.inspection.found import FOUND, Found, find, keep, kept
+from workbench.inspection.seed_groups import seed_groups
 from workbench.judgement.words.findings import at_a_glance, statements
+from workbench.report import inspect
 from workbench.runs import load_run
 from workbench.runs.compiled import compile_run
 from workbench.runs.new_run import HeldRun
@@ -112,3 +115,18 @@ def test_what_is_kept_in_the_zoo_is_what_is_measured(name: str) -> None:
     *_, now = find(run)
     assert before is not None
     assert before.findings.model_dump_json() == now.findings.model_dump_json()  # NaN is not itself
+
+
+def test_inspect_keeps_what_it_found_unless_more_sequences_are_kept_or_it_was_asked_for_less(tmp_path: Path) -> None:
+    run = compile_run("chaser", tmp_path / "chaser")
+    out = tmp_path / "report"
+    inspect(run, n=8, only=["accuracy"], out=out, progress=False)
+    assert kept(run) is None, "not all was measured"
+    report = inspect(run, n=8, out=out, progress=False)
+    known = kept(run)
+    assert known is not None and known.n == 8 and known.findings == findings(seed_groups(report.inspected)[0])
+    inspect(run, n=4, out=out, progress=False)
+    assert kept(run) == known
+    inspect(run, n=12, out=out, progress=False)
+    more = kept(run)
+    assert more is not None and more.n == 12

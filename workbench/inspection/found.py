@@ -8,7 +8,8 @@ measured again, in the words of today.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self, cast
@@ -126,6 +127,16 @@ def keep(found: Found) -> None:
     """
     run = cast(Run, found.inspected.run)
     write_atomically(run.path / FOUND, f"{Kept.of(found).model_dump_json(indent=1)}\n".encode())
+
+
+def keep_if_more(inspected: Sequence[Inspected], n: int, seed: int) -> None:
+    """Keep what was found of each run at its end, unless that of as many sequences of each condition is kept."""
+    for each in inspected:
+        if has_place(each.run) and each.name == each.run.name:
+            before = kept(each.run)
+            if before is None or before.n < n:
+                with suppress(OSError):  # of a folder that is not to be written to
+                    keep(Found(each, {"n": n, "seed": seed}))
 
 
 def kept(run: Run) -> Kept | None:

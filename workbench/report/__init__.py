@@ -14,6 +14,7 @@ from workbench.capture.directions import Directions
 from workbench.figures.for_paper import INCHES
 from workbench.inspection import Inspected, Result, Settings, inspect_model, inspect_run, labels
 from workbench.inspection.findings import findings
+from workbench.inspection.found import keep_if_more
 from workbench.inspection.geometry import Geometry
 from workbench.inspection.geometry import geometry as run_geometry
 from workbench.inspection.judged import Column
@@ -153,6 +154,7 @@ def inspect_runs(
 ) -> Report:
     """Measure one run, or several side by side; write `report.html` and, under `data/`, Parquet, CSV and JSON.
 
+    What was found of each run by all default measures is kept beside its weights, for the explorer and `export --page`.
     Runs that differ in their seed alone are also averaged. Two runs on the same sequences are compared example by
     example; groups of several seeds are compared over their seeds.
 
@@ -187,6 +189,8 @@ def inspect_runs(
     with only_report(folder, labels(opened)):
         inspected = [inspect_run(run, name=name, **options) for run, name in zip(opened, labels(opened), strict=True)]
         check_measured(inspected)
+        if not only and settings is None and conditions is None:
+            keep_if_more(inspected, n, seed)
         timelines = [follow(run, **options) for run in inspected] if timeline else []
         circuits = [run_circuit(run, seed) for run in inspected] if circuit else []
         geometries = {one.name: run_geometry(one.run, n=n, seed=seed) for one in inspected} if geometry else {}
