@@ -16,7 +16,7 @@ import torch
 MOST = 64  # results that are kept
 # Of 19, not more: while this thread holds the interpreter's lock every page waits for it, and a machine that is busy
 # with other work lets a thread of priority 10 wait for seconds.
-NICE = 2
+NICE = 2  # above the server's own, which may be nice already
 LEAST = 2.0  # seconds of a part after which it is said how long the rest of it takes
 
 
@@ -67,7 +67,8 @@ _lock = Lock()
 def _give_way() -> None:
     """Let clicks be answered first: this thread, and those that it starts, are nicer than the others."""
     with suppress(AttributeError, OSError):  # where a thread has no priority of its own
-        os.setpriority(os.PRIO_PROCESS, get_native_id(), NICE)
+        own = get_native_id()
+        os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + NICE)
     torch.set_num_threads(1)  # two threads that both compute on all cores wait for each other most of the time
 
 

@@ -64,9 +64,10 @@ def numbers(trace: dict) -> np.ndarray:
 def test_any_two_runs_stand_side_by_side(explorer: AppTest, run: str, other: str) -> None:
     compare(explorer, run, other)
     assert not explorer.error and panels(explorer) == PANELS
-    assert f"**A · {run}**" in [one.value for one in explorer.markdown]
-    assert f"**B · {other}**" in [one.value for one in explorer.markdown]
-    assert "Accuracy" in titles(explorer) and "Matrix entropy" in titles(explorer)
+    assert f"**A · {run}**" in [one.value.partition("  \n")[0] for one in explorer.markdown]
+    assert explorer.selectbox(key="run2").value == other
+    for title in ("Accuracy", "Matrix entropy"):
+        assert [trace["name"] for trace in drawn(explorer, title)][:2] == [f"A · {run}", f"B · {other}"]
     assert len(drawings(explorer)) >= 2
 
 
@@ -137,7 +138,7 @@ def test_a_run_that_is_alone_is_compared_with_its_own_checkpoint(
 
 def test_two_checkpoints_are_compared_over_held_out_sequences(explorer: AppTest) -> None:
     compare(explorer, "sort-tempered", "sort-tempered", step2="0")
-    assert "**B · sort-tempered at step 0**" in [one.value for one in explorer.markdown]
+    assert explorer.selectbox(key="run2").value == "sort-tempered" and explorer.select_slider(key="step2").value == "0"
     names = [trace["name"] for trace in drawn(explorer, "Matrix entropy")]
     assert names == ["A · sort-tempered", "B · sort-tempered at step 0", "difference"]
     assert "Difference of attention: pattern" in titles(explorer)

@@ -31,7 +31,7 @@ def words(explorer: AppTest) -> list[str]:
 def test_canvas_and_residual_of_every_kind_of_run_and_the_code_that_makes_them(explorer: AppTest, run: str) -> None:
     page(explorer, "canvas", run=run)
     assert not explorer.error
-    assert panels(explorer) == ["How it works", "Canvas", "Tokens behind the cell", TITLE]
+    assert panels(explorer) == ["Canvas", "Tokens behind the cell", "How it works", TITLE]
     assert check_code(explorer) == 3
     explorer.switch_page("views/residual.py").run()
     assert not explorer.exception and not explorer.error

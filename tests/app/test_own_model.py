@@ -18,7 +18,7 @@ from workbench.tasks import own_sequences
 from workbench.util.seeds import generator
 
 DRAWN = {
-    "canvas": 3,
+    "canvas": 4,
     "residual": 6,
     "entropy": 3,
     "hops": 4,

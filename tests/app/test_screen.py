@@ -23,21 +23,33 @@ from workbench.runs import load_run
 pytestmark = pytest.mark.browser
 
 OF_NO_VIEW = ("demo_steps", "demo_seed", "demo_name")  # what is to be trained is no view
-BEHIND_A_BUTTON = {"basis", "matrix", "threshold", "compare_n"}  # fields that are on the page when Settings is open
+
+
+def all_fields(page: Page) -> dict[str, str]:
+    """What the browser shows in every field of the page, and in those behind its buttons for settings."""
+    found = fields(page)
+    for button in page.get_by_test_id("stMain").get_by_role("button", name="Settings").all():
+        behind = page.get_by_test_id("stPopoverBody")
+        button.click()
+        expect(behind).to_be_visible()
+        expect(behind.get_by_test_id("stSkeleton")).to_have_count(0)  # a field that is still loading
+        found |= fields(page)
+        button.click()
+        expect(behind).to_have_count(0)
+    return found
 
 
 def check(page: Page, after: str) -> dict[str, str]:
     """Every field shows what the address says, which is what was used; and where a figure says it, that."""
     for last in [*[False] * 20, True]:  # the address comes after the page, on a busy machine a second later
-        shown = {key: text for key, text in fields(page).items() if not key.startswith(OF_NO_VIEW)}
+        shown = {key: text for key, text in all_fields(page).items() if not key.startswith(OF_NO_VIEW)}
         used = address_of(page)
         if last or shown == {key: _as_shown(used.get(key, ""), text) for key, text in shown.items()}:
             break
         page.wait_for_timeout(250)
     assert shown == {key: _as_shown(used.get(key, ""), text) for key, text in shown.items()}, after
     folds = {key for key in used if key.startswith("show-")}  # which panels are open
-    # Nothing in the address is not on the page.
-    assert set(used) - set(shown) - folds - BEHIND_A_BUTTON <= {"runs", "overlay"}, after
+    assert set(used) - set(shown) - folds <= {"runs", "overlay"}, after  # nothing in the address is not on the page
     said = " | ".join(headings(page))
     where = page.url.split("?")[0].rsplit("/", 1)[1]
     if where == "canvas" and "head" in shown:
@@ -63,11 +75,12 @@ def _as_shown(used: str, shown: str) -> str:
 
 def again(browser: Any, page: Page, after: str) -> None:
     """A fresh browser at the page's address shows the same."""
-    other = open_page(browser, page.url)
+    asked = page.url
+    other = open_page(browser, asked)
     try:
         for one in (page, other) if "/circuit" in page.url else ():  # its fields are there once it is measured
             measured(one)
-        assert fields(other) == fields(page), after
+        assert all_fields(other) == all_fields(page), (after, asked, other.url)
         assert headings(other) == headings(page), after
         assert other.url == page.url, after
     finally:
@@ -158,8 +171,11 @@ def test_two_runs_ticked_are_the_two_compared(opened: Callable[[str], Page]) -> 
     settle(page)
     shown = check(page, "compare")
     assert {shown["run"], shown["run2"]} == {"sorter", "sort-tempered"}
-    sides = page.locator('[class*="st-key-sides"] strong').all_inner_texts()
-    assert [f"A · {shown['run']}", f"B · {shown['run2']}"] == [side for side in sides if "·" in side]
+    card, overall = page.locator(".st-key-sides"), page.locator('[class*="st-key-panel-compare-overall"]')
+    assert card.locator("strong").all_inner_texts() == [f"A · {shown['run']}"]
+    assert card.get_by_role("combobox", name="Run B").input_value() == shown["run2"]
+    legend = overall.locator(".js-plotly-plot .legendtext").all_text_contents()
+    assert legend[:2] == [f"A · {shown['run']}", f"B · {shown['run2']}"], legend  # what was measured
 
 
 def test_a_link_without_a_run_says_it_at_once_and_the_way_back_is_the_view_before(
