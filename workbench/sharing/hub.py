@@ -171,7 +171,7 @@ def _explain(error: Exception, repo_id: str, revision: str | None) -> str:
     transport = errors.HfHubHTTPError.__bases__[0]
     if isinstance(error, transport | ConnectionError | TimeoutError | errors.LocalEntryNotFoundError):
         return "the Hub cannot be reached; is this machine online?"
-    return brief(f"the Hub's client failed with {repo_id}: {error or type(error).__name__}", LONGEST_MESSAGE)
+    return brief(f"the Hub's client failed with {repo_id}: {str(error) or type(error).__name__}", LONGEST_MESSAGE)
 
 
 def _root(error: Exception) -> Exception:
