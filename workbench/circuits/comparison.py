@@ -183,7 +183,8 @@ def _check_reached(kept: dict[str, Tensor], names: Sequence[str]) -> None:
 
 def check_names(model: AnyHooked, names: Sequence[str]) -> None:
     """Raise ValueError if the model has no such hook point."""
-    missing = [name for name in names if name not in model.hook_dict]
+    there = model.hook_dict  # which a bridge makes anew each time
+    missing = [name for name in names if name not in there]
     if missing:
         raise ValueError(f"the model has no hook point {missing[0]!r}: what is read there cannot be attributed")
 
