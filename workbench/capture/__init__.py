@@ -324,8 +324,9 @@ class _Enough(BaseException):  # not an error, and no handler of errors on the w
 
 
 def _visit_hooked(model: AnyHooked, tokens: Tensor, names: set[str], see: Callable[[str, Tensor], None]) -> None:
+    there = model.hook_dict  # which a bridge makes anew each time
     for name in sorted(names):
-        if name not in model.hook_dict:
+        if name not in there:
             n_layers = model.cfg.n_layers
             raise ValueError(f"the model has no hook point {name!r}; its layers are blocks.0 to blocks.{n_layers - 1}")
     waiting = names - {LOGITS}

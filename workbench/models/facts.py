@@ -133,10 +133,11 @@ def why_watched(point: str | None) -> str:
 
 def check_editable(model: AnyHooked, names: Sequence[str]) -> None:
     """Raise EditReachesNothingError if there is no such hook point, or the output does not depend on it."""
+    there = model.hook_dict  # which a bridge makes anew each time
     for name in names:
-        if name not in model.hook_dict:
+        if name not in there:
             raise EditReachesNothingError(f"this model does not show {name}, so that nothing can be edited there")
-        if isinstance(model.hook_dict[name], WatchedOnly):
+        if isinstance(there[name], WatchedOnly):
             raise EditReachesNothingError(why_watched(name))
 
 
