@@ -165,3 +165,12 @@ def test_the_command_line_says_it_and_writes_it(
     ):
         assert main(["patch", str(sorter.path), *wrong]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_before_the_first_layer_the_path_stands_where_the_pairs_differ_whatever_the_estimates_sign() -> None:
+    comparison = compared("standard", n=8)
+    for pair in range(8):
+        same = comparison.of(comparison.pairs[torch.full((8,), pair)])
+        (first, *_) = patch_grid(same, words, method="estimate").path
+        exact = patch_grid(same, words, method="exact").grids["resid_pre"].mean().values[0]
+        assert same.pairs.changed[0, first.index] and float(first.share.values) == pytest.approx(exact[first.index])

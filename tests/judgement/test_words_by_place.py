@@ -144,3 +144,12 @@ def test_answers_to_one_input_are_counted_where_they_are_asked_for() -> None:
     assert by_place.answered([True, False, None], text) == (
         "At 1 of 2 positions the token that follows is the one the model holds likeliest."
     ), "in running text another token is no wrong answer"
+
+
+def test_of_single_inputs_whose_ends_are_unknown_there_is_no_interval_to_tell_apart() -> None:
+    nothing = np.full(2, np.nan)
+    difference = Measurement(
+        "d", np.array([-1.0, -0.3]), ("place",), {"place": ("a", "b")}, "share", low=nothing, high=nothing
+    )
+    said = by_place.differs(difference)
+    assert said is not None and "of single inputs there is no interval" in said

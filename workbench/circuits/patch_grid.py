@@ -35,6 +35,7 @@ METHODS = ("exact", "estimate")
 
 EXACT_UP_TO = 2e12  # multiplications: about a minute of one core
 LEAST_TOLD = 0.01  # of the gap: a place that brings back less is not told of
+RIVALS, ALIKE = 3, 0.5  # places of a layer, whose estimates are at least this share of the largest: patched exactly
 LEAST_GAP = 1e-6  # of the largest metric: with less between both runs there is nothing to bring back
 
 Mask = Bool[Tensor, "pair pos"]
@@ -71,7 +72,8 @@ class PatchGrid:
             its change, at it, between it and what is asked, there, and behind.
         grids: site -> the share brought back: dims `layer`, `position` or `head`, `example`.
         control: the same on pairs that change nothing relevant, as shares of the same gap; None where there are none.
-        path: for each layer the position whose residual brings back most.
+        path: for each layer the position whose residual brings back most; of places whose estimates are alike in size,
+            the best when patched exactly.
         heads: the heads that bring back most, or take it furthest away, if that is `LEAST_TOLD` or more.
         writes: for attention and MLPs the same of their places, one of each.
         cut_short: whether Ctrl-C has ended it: then some sites, the control or some of the strongest places are not
@@ -125,8 +127,11 @@ def patch_grid(
     controls = None if control is None or interrupted() else _of_control(control, sites, gap, *about)
     chosen_on = torch.arange(n)[::2]
     strength = {site: np.nan_to_num(_mean_of(each, chosen_on), nan=-np.inf) for site, each in grids.items()}
+    along = (
+        strength["resid_pre"].argmax(-1) if method == "exact" else _along(comparison, strength["resid_pre"], aligned)
+    )
     chosen = {
-        "path": [("resid_pre", layer, int(row.argmax())) for layer, row in enumerate(strength["resid_pre"])],
+        "path": [("resid_pre", layer, int(index)) for layer, index in enumerate(along)],
         "heads": _strongest(strength, "head", n_heads),
         "writes": [place for site in WRITES for place in _strongest(strength, site, 1)],
     }
@@ -205,6 +210,24 @@ def _told(
             of_control = float(_in_shares(effects, whole).mean().values)
         told[place] = Place(site, layer, index, share, of_control)
     return told
+
+
+def _along(comparison: Comparison, estimates: Float[np.ndarray, "layer position"], aligned: bool) -> Sequence[int]:
+    """Each layer's strongest position by estimates, whose sizes tell better than their signs.
+
+    An early layer's estimate may have the wrong sign where a single position differs between both runs; one that is
+    exactly 0 is of a position where nothing does. Ctrl-C leaves the largest estimate.
+    """
+    sizes = abs(np.nan_to_num(estimates, nan=0.0, neginf=0.0))
+    rivals = [[int(i) for i in (-row).argsort(kind="stable")[:RIVALS] if row[i] >= ALIKE * row.max()] for row in sizes]
+    best, several = [places[0] for places in rivals], [layer for layer, places in enumerate(rivals) if len(places) > 1]
+    half = comparison.of(comparison.pairs.halves()[0])
+    patches, gap = Patches(half, [("resid_pre", layer) for layer in several]), _gap(half)
+    for layer in steps(several, "patching positions with estimates alike", keep=True):
+        masks = [_mask(half, "resid_pre", index, aligned) for index in rivals[layer]]
+        shares = [_in_shares(_effect(patches, "resid_pre", layer, mask), gap).mean().values for mask in masks]
+        best[layer] = rivals[layer][int(np.argmax(shares))]
+    return best
 
 
 def _strongest(strength: Mapping[str, np.ndarray], site: str, n_places: int) -> list[Where]:

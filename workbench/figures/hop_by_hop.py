@@ -98,7 +98,7 @@ def _draw_hops(page: TokenPage, steps: np.ndarray, A: Tensor, data: dict[str, An
     for hop, colour in enumerate(data["colours"], 1):
         parts += _cells(page, f"hop {hop}", steps[hop - 1, query], colour, {key for h, key in ancestors if h == hop})
     reads = attention_graph.unit_rows(layer.mixing_matrix(A))[query]
-    parts += _cells(page, "all hops at γ, scaled to 100 %", np.asarray(reads.cpu()), PURPLE, set())
+    parts += _cells(page, "all hops at γ", np.asarray(reads.cpu()), PURPLE, set())
     page.parts.append(element("g", "".join(parts), class_="steps"))
     page.height += 6
 

@@ -109,7 +109,7 @@ def sizes(m: Measurement) -> Measurement:
 
 def apart_from_none(difference: Measurement) -> int | None:
     """At how many places the interval of a difference excludes 0; None where there is no interval."""
-    if difference.low is None or difference.high is None:
+    if difference.low is None or difference.high is None or np.isnan(difference.low).all():
         return None
     return int(((difference.low > 0) | (difference.high < 0)).sum())
 

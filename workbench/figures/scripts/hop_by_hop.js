@@ -235,7 +235,7 @@ function cells(data, walk, query, gamma) {
     }
   }
   for (let h = 1; h <= data.hops; h++) row(`hop ${h}`, walk.at[h], data.colours[h - 1], h - 1, due(data, query, h))
-  row("all hops at γ, scaled to 100 %", allHops(data, query, gamma, walk), data.total, data.hops, [])
+  row("all hops at γ", allHops(data, query, gamma, walk), data.total, data.hops, [])
   return parts
 }
 

@@ -13,7 +13,8 @@ from workbench.measurement.numbers import number, percent
 
 OF_METHOD = {
     "exact": "Every place was patched by itself.",
-    "estimate": "The maps are estimates from the gradient; the places told of here were patched exactly.",
+    "estimate": "The maps are estimates from the gradient, which can be far too small in early layers; the places told "
+    "of here were patched exactly.",
 }
 EFFECT = {"denoise": "comes back", "noise": "is lost"}
 """Direction -> what becomes of the answer."""
