@@ -189,7 +189,7 @@ class Rescaled(Softmax):
 
     def shares(self, scores: Tensor) -> Tensor:
         shares = scores.softmax(-1)
-        kept = shares * (shares > 0.05)
+        kept = shares * (shares > 0.03)  # below 1 / CONTEXT, so that no row is left empty
         return kept / kept.sum(-1, keepdim=True)
 
 

@@ -199,7 +199,7 @@ def test_a_model_is_projected_on_them_in_the_report(
     with torch.no_grad():
         report = workbench.inspect(
             [place / "llama"], text=place / "text.txt", length=8, n=6, only=["entropy"], out=tmp_path / "b",
-            basis=place / "own.safetensors",
+            basis=place / "own.safetensors", progress=False,
         )  # fmt: skip
         one = report.inspected[0]
         seen = capture(model.hooked(), one.example.subject, one.run.task().sample(6, workbench.generator(0)), [POINT])
