@@ -42,12 +42,17 @@ def canvas(look: Look) -> None:
         with first:
             head = next_token(look, cell[1])
     with drawing:
-        draw(look, cell, head)
+        is_edited = draw(look, cell, head)
+    if is_edited:
+        inspector.caption("This panel is of the run without the edit.")
     try_an_edit(look)
 
 
-def draw(look: Look, cell: cells.Cell, begin_with: Head | None) -> None:
-    """The panel of the drawing and its fields; it begins with a head, by default with the one that answers need."""
+def draw(look: Look, cell: cells.Cell, begin_with: Head | None) -> bool:
+    """The panel of the drawing and its fields; it begins with a head, by default with the one that answers need.
+
+    Returns whether it shows an edit.
+    """
     with panel("Canvas", "canvas") as p:
         settings = choose_settings(look, p, begin_with)
         picture, answer, caption = st.container(), st.empty(), st.container()
@@ -68,6 +73,7 @@ def draw(look: Look, cell: cells.Cell, begin_with: Head | None) -> None:
         )
         if edited is not None:
             answer_to_click(edited, answer)
+    return edited is not None
 
 
 def noted() -> dict[str, Any]:
