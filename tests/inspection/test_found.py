@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from workbench.cli import main
 from workbench.inspection import found
 from workbench.inspection.findings import findings
 from workbench.inspection.found import FOUND, Found, find, keep, kept
@@ -127,6 +128,6 @@ def test_inspect_keeps_what_it_found_unless_more_sequences_are_kept_or_it_was_as
     assert known is not None and known.n == 8 and known.findings == findings(seed_groups(report.inspected)[0])
     inspect(run, n=4, out=out, progress=False)
     assert kept(run) == known
-    inspect(run, n=12, out=out, progress=False)
+    assert main(["inspect", str(run.path), "--n", "12", "--out", str(out), "--quiet"]) == 0
     more = kept(run)
     assert more is not None and more.n == 12

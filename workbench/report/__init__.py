@@ -189,7 +189,7 @@ def inspect_runs(
     with only_report(folder, labels(opened)):
         inspected = [inspect_run(run, name=name, **options) for run, name in zip(opened, labels(opened), strict=True)]
         check_measured(inspected)
-        if not only and settings is None and conditions is None:
+        if not (only or settings or conditions):
             keep_if_more(inspected, n, seed)
         timelines = [follow(run, **options) for run in inspected] if timeline else []
         circuits = [run_circuit(run, seed) for run in inspected] if circuit else []
