@@ -208,13 +208,15 @@ def _edge_scores(
     for _, part in comparison.parts():
         clean = comparison.clean_logits(part)
         change = writes(comparison, part.clean.tokens) - writes(comparison, part.corrupted.tokens)
+        change = change.transpose(0, 1).flatten(2)  # [pair, writer, pos d_model], laid out once for all readers
         slope_of = slopes(part, clean)
-        columns = []  # inner products of what writers change and readers' slopes, summed over positions
-        for reader, _, _ in reader_hooks(graph):
+        table = change.new_zeros(len(part), len(graph.writers), len(graph.readers))
+        for reader, layer, kind in reader_hooks(graph):
             slope = slope_of[reader] if slope_of[reader].ndim == 4 else slope_of[reader][:, :, None]
-            columns.append(torch.einsum("wrpd,rphd->whr", change, slope))
-        table = torch.cat(columns, dim=1)  # [writer, reader, pair]
-        parts.append(table[valid[:, 0], valid[:, 1]].double().cpu().numpy())
+            columns = graph.columns(layer, kind)
+            before = int(graph.edges[:, columns.start].sum())  # writers, which are the first
+            table[:, :before, columns] = change[:, :before] @ slope.transpose(2, 3).flatten(1, 2)
+        parts.append(table[:, valid[:, 0], valid[:, 1]].T.double().cpu().numpy())
     caption = f"The change of the {comparison.measure.name} when one edge carries what the other run wrote. {about}"
     return comparison.measurement(name, np.concatenate(parts, -1), {"edge": graph.names}, caption)
 

@@ -105,7 +105,8 @@ class _Rewired:
         self.comparison, self.graph = comparison, Graph.of(comparison.model)
         cut = self.graph.edges.to(keep.device) & ~keep
         self.cut, self.other = cut.to(other.dtype), other
-        self.missing: list[Tensor] = []  # of each writer so far: what is elsewhere less what it writes here
+        self.missing = other[:0]  # of each writer: what is elsewhere less what it writes here; of `seen` writers so far
+        self.seen = 0
 
     def hooks(self) -> Hooks:
         names = _writer_hooks(self.graph)
@@ -115,18 +116,18 @@ class _Rewired:
         return [*write, *read]
 
     def _seen(self, activation: Tensor, hook: Any, *, name: str) -> Tensor:
-        if name == INPUT:
-            self.missing = []
         written = _as_writes(self.comparison, name, activation)
-        start = len(self.missing)
-        self.missing += list(self.other[start : start + len(written)] - written)
+        if name == INPUT:
+            self.missing, self.seen = written.new_empty(len(self.other), *written.shape[1:]), 0
+        now = slice(self.seen, self.seen + len(written))
+        torch.sub(self.other[now], written, out=self.missing[now])
+        self.seen = now.stop
         return activation
 
     def _read(self, residual: Tensor, hook: Any, *, layer: int, part: str) -> Tensor:
-        cut = self.cut[..., : len(self.missing), self.graph.columns(layer, part)]
+        cut, missing = self.cut[..., : self.seen, self.graph.columns(layer, part)], self.missing[: self.seen]
         if not cut.any():
             return residual
-        missing = torch.stack(self.missing)
         if cut.ndim == 2:
             change = torch.einsum("wh,wrpd->rphd", cut, missing)
         else:
