@@ -51,11 +51,15 @@ def subject(look: Look) -> code.Symbol:
 def circuits(look: Look) -> None:
     drawing, inspector = drawing_and_cell()
     with drawing, panel("Between tokens", "weights-circuit") as p:
-        kinds = [*token_circuits.circuits_of(look.opened.subject), "pattern", "mixing"]
-        kind = choose("Circuit", kinds, "circuit_kind", "QK", CIRCUITS.__getitem__, width=330)
+        field = st.container()
         layer, head = choose_head(look)
-        shown: Any = kind if kind in token_circuits.ENDS else "QK"
         facts = subject(look)
+        spread = code.assign("spread", token_circuits.spreads, facts, layer, head)
+        kinds = [*token_circuits.circuits_of(look.opened.subject), "pattern", "mixing"]
+        kind = choose(
+            "Circuit", kinds, "circuit_kind", _widest(code.value_of(spread)), CIRCUITS.__getitem__, field, width=330
+        )
+        shown: Any = kind if kind in token_circuits.ENDS else "QK"
         try:
             if kind in token_circuits.ENDS:
                 m = code.assign("circuit", token_circuits.circuit, facts, layer, head, kind)
@@ -73,10 +77,14 @@ def circuits(look: Look) -> None:
         )
         verdict = [largest_of_rows(code.value_of(m))]
         if kind != "OV":
-            spread = code.assign("spread", token_circuits.spreads, facts, layer, head)
             verdict.insert(0, spread_of_scores(code.value_of(spread)))
         p.show(figure, {"circuit": m}, says, verdict=" ".join(filter(None, verdict)) or None, cell=to_entry)
     directions(look, (layer, head), shown[:2])
+
+
+def _widest(spread: Measurement) -> str:
+    """The circuit by which a head's scores differ most: what it matches."""
+    return str(spread.coords["circuit"][int(spread.values.argmax())]) if spread.values.size else "QK"
 
 
 def to_entry(row: str, column: int) -> None:

@@ -66,6 +66,15 @@ def test_another_entry_is_another_sum_and_the_first_is_the_strongest(explorer: A
     assert len(set(subtitles)) == 2
 
 
+def test_the_page_opens_on_the_circuit_by_which_the_head_tells_keys_apart(explorer: AppTest, run_root: object) -> None:
+    run = load_run(run_root / "chaser")  # type: ignore[operator]
+    subject = Subject.of(run.model(), run.task(), run.name)
+    spread = token_circuits.spreads(subject, 0, 0)
+    page(explorer, "weights", run="chaser", head="0.0")
+    assert explorer.selectbox(key="circuit_kind").value == spread.coords["circuit"][int(spread.values.argmax())]
+    assert any("In its weights the head picks mostly" in m.value for m in explorer.markdown)
+
+
 def test_one_layer_has_no_composition(explorer: AppTest) -> None:
     page(explorer, "weights", run="chaser")
     assert "Which heads could compose" not in panels(explorer)

@@ -13,7 +13,7 @@ from tests.figures.test_canvas import unpacked
 from workbench import figures
 from workbench.capture import Subject
 from workbench.instruments.weights import composition, token_circuits
-from workbench.judgement.words.figures import largest_of_rows
+from workbench.judgement.words.figures import largest_of_rows, spread_of_scores
 from workbench.measurement.numbers import number
 from workbench.models import Decoder, DecoderConfig
 from workbench.tasks import make
@@ -66,6 +66,28 @@ def test_a_square_of_few_tokens_says_at_which_step_its_largest_entries_stand() -
     assert "itself" in str(largest_of_rows(replace(circuit, values=np.eye(12))))
     mixed = np.eye(12)[np.random.default_rng(0).permutation(12)]
     assert "no one step" in str(largest_of_rows(replace(circuit, values=mixed)))
+
+
+def test_tokens_that_are_numbers_may_point_at_positions_and_others_may_not() -> None:
+    values = np.eye(12)
+    values[7] = values[3]  # one of them points elsewhere
+    circuit = token_circuits.circuit(SUBJECT, 1, 0, "QK")
+    numbers = [str(i) for i in range(12)]
+    pointing = replace(
+        circuit, values=values, coords={"from": numbers, "to": numbers}, settings={"kind": "QK token-position"}
+    )
+    assert str(largest_of_rows(pointing)).startswith("11 of 12 tokens score highest the position of their number")
+    letters = replace(pointing, coords={"from": list("abcdefghijkl"), "to": numbers})
+    assert str(largest_of_rows(letters)).startswith("Largest of all: a → 0")
+
+
+def test_what_a_head_matches_is_said_with_the_widest_spread_first() -> None:
+    spread = replace(
+        token_circuits.spreads(SUBJECT, 1, 0), values=np.array([0.5, 6.0, 4.0]),
+        coords={"circuit": ["QK", "QK token-position", "QK position-position"]},
+    )  # fmt: skip
+    said = str(spread_of_scores(spread))
+    assert said.startswith("In its weights the head picks mostly positions by tokens") and "6" in said.split("where")[0]
 
 
 def test_the_table_has_the_strongest_directions_with_their_tokens() -> None:

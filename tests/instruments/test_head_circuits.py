@@ -51,7 +51,8 @@ def test_circuits_and_their_singular_vectors_are_transformer_lenss() -> None:
     encoder, unembed = model.token_embedding.weight.detach(), model.unembedding.weight.detach()
     for kind, factored, right in (("QK", hooked.QK, encoder.T), ("OV", hooked.OV, unembed.T)):
         scale = 5**-0.5 if kind == "QK" else 1.0  # theirs is before it
-        whole = scale * encoder @ factored.AB[2, 1].detach() @ right
+        stretch = token_circuits.stretch(subject, 2)  # theirs has no norm: of the query and the key, or of what is read
+        whole = scale * stretch ** (2 if kind == "QK" else 1) * encoder @ factored.AB[2, 1].detach() @ right
         assert token_circuits.circuit(subject, 2, 1, kind).values == pytest.approx(whole.numpy(), abs=1e-5)
         u, sigma, vh = (part[2, 1].detach() for part in factored.svd())
         sigma = scale * sigma
@@ -121,7 +122,28 @@ def test_a_planted_head_copies_and_matches_and_random_ones_do_not() -> None:
     turned = token_circuits.measure(subject_of(model))
     assert turned.values[:, 0, 0] == pytest.approx([-1, 1])
     ov = token_circuits.circuit(subject_of(model), 0, 0, "OV").values
-    assert ov == pytest.approx(-np.eye(12), abs=1e-6)
+    assert ov == pytest.approx(-token_circuits.stretch(subject_of(model), 0) * np.eye(12), abs=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm", "none"])
+@torch.no_grad()
+def test_scores_of_what_is_embedded_are_as_large_as_in_the_model(norm: str) -> None:
+    """However small embeddings begin: the norm makes them as long as queries and keys read them."""
+    model = decoder(norm=norm, n_layers=1)
+    for name in ("token_embedding", "position_embedding"):
+        getattr(model, name).weight.mul_(0.02)
+    if norm != "none":
+        model.layers[0].ln1.weight.fill_(1.5)
+    for projection in ("q", "k"):
+        getattr(model.layers[0].attn, projection).bias.zero_()
+    hooked, subject = hook(model), subject_of(model)
+    tokens = torch.randint(12, (64, 5), generator=torch.Generator().manual_seed(0))
+    _, cache = hooked.run_with_cache(tokens)
+    seen = cache["blocks.0.attn.hook_attn_scores"][:, 2, 4]  # of the last position, with every key
+    spread = token_circuits.spreads(subject, 0, 2).values
+    assert float(seen.std(-1, correction=0).square().mean().sqrt()) == pytest.approx(
+        float(np.sqrt((spread**2).sum())), rel=0.5
+    )
 
 
 def test_the_eigenvalues_are_those_of_the_whole_circuit() -> None:

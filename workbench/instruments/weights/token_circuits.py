@@ -4,9 +4,9 @@ W_E W_Q W_Kᵀ W_Eᵀ is the score of each token as a query with each as a key; 
 the logits ("A Mathematical Framework for Transformer Circuits", Elhage et al., 2021). Measured of every head:
 `copying`, Σ λ / Σ |λ| of the eigenvalues of the OV circuit (1: tokens raise their own logits), and `matching`, the same
 of the QK circuit (1: tokens read their own kind). Shows: what the weights would do to bare tokens. Does not show: what
-they do in a model, where positions, norms, biases and other layers come between. What is read through a ChaCAL head is
-not its pattern but the resolvent of it: `reads` has both. Control: untrained weights, whose eigenvalues have either
-sign alike.
+they do in a model, where positions, norms, biases and other layers come between; of the layer's own norm, scores have
+the mean length that it gives to what is embedded. What is read through a ChaCAL head is not its pattern but the
+resolvent of it: `reads` has both. Control: untrained weights, whose eigenvalues have either sign alike.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from workbench.capture import Subject
 from workbench.instruments.weights.heads import HeadWeights, why_no_weights
 from workbench.measurement import Measurement
 from workbench.models import Decoder
+from workbench.models.layers import Layer
 from workbench.util.memory import check_memory
 
 CONTROLS = ("untrained",)
@@ -80,21 +81,43 @@ def _positions(subject: Subject) -> Tensor | None:
     return model.position_embedding(at).detach().double().cpu()
 
 
-def _ends(subject: Subject, kind: str) -> tuple[tuple[Tensor, list[str]], tuple[Tensor, list[str]]]:
-    """The vectors `[end, d_model]` and the names of a circuit's rows and of its columns.
+@torch.no_grad()
+def stretch(subject: Subject, layer: int) -> float:
+    """By how much the norm before a layer's attention makes what is embedded longer, as a ratio of root mean squares.
+
+    Of the first tokens, `MOST_TOKENS` at most, each at one position. It is 1 without a norm.
+    """
+    model = cast(Decoder, subject.model)
+    embedded, norm = model.token_embedding.weight[:MOST_TOKENS], cast(Layer, model.layers[layer]).ln1
+    if model.position_embedding is not None:
+        at = torch.arange(len(embedded), device=embedded.device) % model.config.n_ctx
+        embedded = embedded + model.position_embedding(at)
+    passed = norm(embedded) - norm(torch.zeros_like(embedded))  # less its bias
+    length = float(embedded.double().norm())
+    return float(passed.double().norm()) / length if length else 1.0
+
+
+End = tuple[Tensor, list[str]]
+
+
+def _parts(subject: Subject, layer: int, head: int, kind: str) -> tuple[End, End, tuple[Tensor, Tensor]]:
+    """The vectors `[end, d_model]` and the names of a circuit's rows, of its columns, and the factors between them.
+
+    What a head reads is as long as the layer's norm makes what is embedded.
 
     Raises:
-        ValueError: if there is no such circuit.
+        ValueError: if there is no such circuit or head.
     """
     if kind not in (kinds := circuits_of(subject)):
         raise ValueError(f"the heads of {subject.name} have the circuits {', '.join(kinds)}, not {kind!r}")
-    (encoder, decoder), at = _bases(subject), _positions(subject)
+    factors = HeadWeights.of(subject).of_head(layer, head, kind[:2])
+    (encoder, decoder), at, longer = _bases(subject), _positions(subject), stretch(subject, layer)
     words = subject.task.words(torch.arange(len(encoder)))
-    ends = {"token": (encoder, words), "logit": (decoder, words[: len(decoder)])}
+    ends = {"token": (longer * encoder, words), "logit": (decoder, words[: len(decoder)])}
     if at is not None:
-        ends["position"] = (at, [str(position) for position in range(len(at))])
+        ends["position"] = (longer * at, [str(position) for position in range(len(at))])
     rows, columns = (ends[end] for end in ENDS[kind])
-    return rows, columns
+    return rows, columns, factors
 
 
 def _sign(small: Float[Tensor, "layer head d_head d_head"]) -> Float[Tensor, "layer head"]:
@@ -119,18 +142,17 @@ def circuit(subject: Subject, layer: int, head: int, kind: str) -> Measurement:
     Raises:
         ValueError: if there is no such head or circuit, or the vocabulary is too large for a matrix of pairs.
     """
-    (rows, row_names), (columns, column_names) = _ends(subject, kind)
+    (rows, row_names), (columns, column_names), (into, out) = _parts(subject, layer, head, kind)
     largest, what = max(zip((len(rows), len(columns)), ("token", ENDS[kind][1]), strict=True))
     what = "token" if what == "logit" else what
     if largest > MOST_TOKENS:
         raise ValueError(f"{largest:,} {what}s have too many pairs; at most {MOST_TOKENS:,} are drawn")
     check_memory(3 * 8 * largest**2, f"pairs of {largest:,} {what}s")
-    into, out = HeadWeights.of(subject).of_head(layer, head, kind[:2])
     start, end = ENDS[kind]
     if kind == "OV":
-        says = "Of bare tokens, what reading a token adds to logits. Positions, norms, biases and other layers"
+        says = "Of bare tokens, what reading a token adds to logits. Positions, biases, the final norm and other layers"
     else:
-        says = f"Of what is embedded alone, the score of the query {start} with the key {end}. Norms, biases and layers"
+        says = f"Of what is embedded alone, the score of the query {start} with the key {end}. Biases and layers"
     return Measurement(
         name=f"{kind} circuit",
         values=((rows @ into) @ (out @ columns.T)).numpy(),
@@ -138,7 +160,8 @@ def circuit(subject: Subject, layer: int, head: int, kind: str) -> Measurement:
         coords={"from": row_names, "to": column_names},
         units="logit" if kind == "OV" else "score",
         settings={"model": subject.name, "layer": layer, "head": head, "kind": kind},
-        caption=f"{says} before it are left out.",
+        caption=f"{says} before it are left out; the layer's norm counts as a factor of {stretch(subject, layer):.3g}, "
+        "its mean.",
     )
 
 
@@ -152,10 +175,9 @@ def spreads(subject: Subject, layer: int, head: int) -> Measurement:
     Raises:
         ValueError: as `circuit`.
     """
-    into, out = HeadWeights.of(subject).of_head(layer, head, "QK")
     found: dict[str, float] = {}
     for kind in circuits_of(subject):
-        (rows, _), (columns, _) = _ends(subject, kind)
+        (rows, _), (columns, _), (into, out) = _parts(subject, layer, head, kind)
         if kind != "OV" and max(len(rows), len(columns)) <= MOST_TOKENS:
             queries, keys = rows @ into, out @ columns.T  # [query, d_head], [d_head, key]
             covariance = torch.cov(keys, correction=0).view(len(keys), len(keys))
@@ -248,11 +270,11 @@ def path(subject: Subject, layer: int, head: int, kind: str, *, start: int, end:
     Raises:
         ValueError: if there is no such head, circuit, token or position.
     """
-    (rows, row_names), (columns, column_names) = _ends(subject, kind)
+    (rows, row_names), (columns, column_names), factors = _parts(subject, layer, head, kind)
     for what, at, vectors in zip(ENDS[kind], (start, end), (rows, columns), strict=True):
         if not 0 <= at < len(vectors):
             raise ValueError(f"there is no {what} {at}; there are 0 to {len(vectors) - 1}")
-    u, sigma, v = _factored_svd(*HeadWeights.of(subject).of_head(layer, head, kind[:2]))
+    u, sigma, v = _factored_svd(*factors)
     values = sigma * (u.T @ rows[start]) * (v.T @ columns[end])
     words = row_names[start], column_names[end]
     place = {"layer": layer, "head": head, "kind": kind, "from": words[0], "to": words[1]}

@@ -227,14 +227,13 @@ def spread_of_scores(m: Measurement) -> str | None:
     if len(m.values) < 2:
         return None
     words = {
-        "QK": ("of a token with tokens", "tokens by tokens"),
-        "QK token-position": ("of a token with positions", "positions by tokens"),
-        "QK position-position": ("of a position with positions", "positions by positions"),
+        "QK": ("a token scores tokens", "tokens by tokens"),
+        "QK token-position": ("a token scores positions", "positions by tokens"),
+        "QK position-position": ("a position scores positions", "positions by positions"),
     }
-    kinds = m.coords["circuit"]
-    each = [f"{number(float(value), m.units)} {words[kind][0]}" for value, kind in zip(m.values, kinds, strict=True)]
-    matched = words[kinds[int(m.values.argmax())]][1]
-    return f"Scores differ between keys by {', '.join(each)} (s.d.): in its weights the head picks mostly {matched}."
+    order = sorted(zip(m.values.tolist(), m.coords["circuit"], strict=True), reverse=True)
+    each = ", ".join(f"{number(value)} where {words[kind][0]}" for value, kind in order)
+    return f"In its weights the head picks mostly {words[order[0][1]][1]}: scores differ between keys (s.d.) by {each}."
 
 
 def largest_of_rows(m: Measurement) -> str | None:
@@ -242,7 +241,7 @@ def largest_of_rows(m: Measurement) -> str | None:
 
     Args:
         m: dims `from`, `to`: `token_circuits.circuit`, or a matrix of `token_circuits.reads`. Between tokens and
-            positions there is no step.
+            positions there is no step, unless tokens are the numbers of positions: then a token may point.
 
     Returns the sentence; None for a map of few tokens.
     """
@@ -255,7 +254,13 @@ def largest_of_rows(m: Measurement) -> str | None:
     most = f"largest of all: {m.coords['from'][row]} → {m.coords['to'][column]}, {largest}"
     kind = m.settings.get("kind")
     if kind == "QK token-position":
-        return f"{capitalised(most)}."
+        if (
+            found.step or not found.beyond or list(m.coords["from"]) != list(m.coords["to"])
+        ):  # else a token's word is a position's
+            return f"{capitalised(most)}."
+        of_all, mixed = counted(found.value, rows), counted(found.most, rows)
+        own = f"{of_all} tokens score highest the position of their number"
+        return f"{own} (with columns shuffled, at most {mixed}); {most}."
     what, among = ("position", "positions") if kind == "QK position-position" else ("token", "vocabulary")
     of_the, in_the = (" of the vocabulary", " in the vocabulary") if what == "token" else ("", "")
     if not found.beyond:
