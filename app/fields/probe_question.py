@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,17 @@ COUNTS = (64, 128, 256, 512, 1024, 2048)
 OWN, AT = "a question of your own", "at one position"
 SPEED = 5.5e4  # rows times classes times points that a core fits in a second, with every baseline and control
 FEW = 16  # sequences from which the rows are counted
-AT_ONCE = 3.0  # seconds: what takes longer is fitted on request
+AT_ONCE, UNASKED = 3.0, 60.0  # seconds: what takes longer is fitted beside the page, and on request
 HELD_OUT = "Held out from training; 3 in 10 of them test the probe"
 belongs_to_run("probe_position")
+
+
+class When(Enum):
+    """When probes are fitted."""
+
+    AT_ONCE = auto()
+    BESIDE = auto()  # while the page stands already
+    NOT_YET = auto()
 
 
 @dataclass(frozen=True)
@@ -145,14 +154,14 @@ def seconds_to_fit(opened: Opened, question: Question) -> float:
     return rows * classes * len(from_embedding(opened.subject)) / SPEED
 
 
-def fit_now(opened: Opened, question: Question) -> bool:
-    """Whether to fit now: at once if that is quick, else once a switch asks for it."""
+def when_to_fit(opened: Opened, question: Question) -> When:
+    """When to fit; what takes long waits for a button, which is drawn."""
     try:
         seconds = seconds_to_fit(opened, question)
     except ValueError:  # fitting says why
-        return True
+        return When.AT_ONCE
     if seconds <= AT_ONCE:
-        return True
+        return When.AT_ONCE
     labels = f"{len(question.together)} labels" if len(question.together) > 1 else "this label"
-    st.info(f"Probes of {labels} at every point, with their controls, are fitted on request.")
-    return fields.toggle(f"Fit them (about {words.seconds(seconds)} or less, once)", "probe_anyway")
+    asked = f"Fit probes of {labels} at every point, with their controls (about {words.seconds(seconds)} or less, once)"
+    return When.BESIDE if seconds <= UNASKED or fields.pressed(asked, "probe_anyway") else When.NOT_YET

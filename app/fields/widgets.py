@@ -9,7 +9,7 @@ import streamlit as st
 
 from workbench.app.config_in_words import plain
 from workbench.app.fields.url import memory, note
-from workbench.app.fields.values import belongs_to_run, hold, settle
+from workbench.app.fields.values import belongs_to_run, hold, put, settle
 from workbench.figures.token_page import WIDEST
 
 T = TypeVar("T")
@@ -205,6 +205,15 @@ def toggle(label: str, key: str, place: Any = st, help: str | None = None, defau
     settle(key, default, lambda text: text[-1].lower() == "true", lambda value: isinstance(value, bool))
     chosen: bool = place.toggle(label, value=default, key=key, help=help)
     return hold(key, chosen, [str(chosen).lower()] if chosen or default else [])
+
+
+def pressed(label: str, key: str, place: Any = st) -> bool:
+    """Whether a button was pressed, here or in the link; it is there until then."""
+    settle(key, False, lambda text: text[-1].lower() == "true", lambda value: isinstance(value, bool))
+    chosen: bool = st.session_state[key]
+    if not chosen:
+        place.button(label, key=f"{key}-press", on_click=put, args=(key, True))
+    return hold(key, chosen, ["true"] if chosen else [])
 
 
 def fold(label: str, key: str, default: bool = False) -> Any:

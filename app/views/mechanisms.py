@@ -220,7 +220,7 @@ def _link(held: Held, number: int, share: float) -> None:
 def causal(held: Held, name: str) -> None:
     """How edits of the claimed part change answers, beside edits elsewhere; made on request."""
     with panel("Causal test", "claim-causal") as p:
-        if not fields.toggle("Run the causal test on held-out sequences", "causal"):
+        if not fields.pressed("Run the causal test on held-out sequences", "causal"):
             known = how_it_works.findings(held.look.opened.run, held.look.opened.step)
             for one in statements(known) if known else ():
                 if one.claims == (name,):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,11 +13,12 @@ from workbench import figures
 from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.probe_question import Question, best_point, choose_question, fit_now
+from workbench.app.fields.probe_question import Question, When, best_point, choose_question, when_to_fit
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
+from workbench.app.panels.measuring import awaited
 from workbench.app.panels.panel import panel
 from workbench.app.state import Look, Opened, current
 from workbench.figures.probes import positions_in_words
@@ -79,27 +81,25 @@ def view(look: Look) -> None:
 def _decoded(look: Look) -> tuple[Question, Symbol] | None:
     """The question, and the figure of it over all layers; None where it cannot be answered, or not yet."""
     with panel("What can be decoded", "probe-layers") as p:
-        asked: list[bool] = []  # whether to fit, asked once
+        known: list[Measurement | None] = []  # what is fitted, asked for once
 
         def fitted(question: Question) -> Measurement | None:
-            with below:
-                asked.append(fit_now(look.opened, question))
-            try:
-                return _probed(look.opened.key, question.without_label, look.opened) if asked[0] else None
-            except ValueError:  # said below, of the label that is chosen
-                return None
+            with below, suppress(ValueError):  # said below, of the label that is chosen
+                known.append(_fitted(look.opened, question))
+            return known[0] if known else None
 
         fields_of_it, below = st.container(), st.container()
         with fields_of_it:
             question = choose_question(look.opened, fitted)
         with below:
-            if not (asked[0] if asked else fit_now(look.opened, question)):
-                return None
             try:
-                accuracies = _probes(look.opened, question)
+                found = known[0] if known else _fitted(look.opened, question)
             except ValueError as error:
                 st.error(plain(str(error)))
                 return None
+            if found is None:
+                return None
+            accuracies = _probes(look.opened, question, found)
             of_label = accuracies.select(label=question.label)
             measured: Measurement = code.value_of(of_label)
             draw = figures.probe_map if "place" in measured.dims else figures.probe_by_layer
@@ -114,14 +114,30 @@ def _decoded(look: Look) -> tuple[Question, Symbol] | None:
     return question, accuracies
 
 
-def _probes(opened: Opened, question: Question) -> Symbol:
+def _fitted(opened: Opened, question: Question) -> Measurement | None:
+    """The probes of a question; None where they are not fitted yet, and the page says so."""
+    when, asked = when_to_fit(opened, question), question.without_label
+    if when is When.AT_ONCE:
+        return _probed(opened.key, asked, opened)
+    if when is When.NOT_YET:
+        return None
+    found: Measurement | None = awaited(
+        ("probes", opened.key, asked),
+        lambda job: probe(opened.run, asked.together, **asked.settings(opened)),
+        "what probes and their controls decode at every point",
+        "There is nothing to decode",
+    )
+    return found
+
+
+def _probes(opened: Opened, question: Question, found: Measurement) -> Symbol:
     return code.assign(
         "accuracies",
         probe,
         code.run(opened),
         list(question.together),
         **question.settings(opened),
-        computed_by=lambda run, labels, **how: _probed(opened.key, question.without_label, opened),
+        computed_by=lambda run, labels, **how: found,
     )
 
 
@@ -162,7 +178,7 @@ def _used(look: Look, question: Question, at: Place, worth: Decodable) -> None:
             return
         left, right = st.columns([3, 3], vertical_alignment="bottom", width=640)
         how = choose("What is done to it", list(EDITS), "probe_how", "interchange", HOW.__getitem__, left)
-        if fields.toggle("Run the causal test on held-out sequences", "probe_causal", right):
+        if fields.pressed("Run the causal test on held-out sequences", "probe_causal", right):
             try:
                 uses = _uses(look.opened, question, at, how, worth)
             except ValueError as error:
@@ -206,7 +222,7 @@ def _learnt(look: Look, question: Question, at: Place) -> None:
     with panel("How many examples the probe needs", "probe-learnt", folded=True) as p:
         if not p.open:
             return
-        if fields.toggle("Measure the learning curve", "probe_code"):
+        if fields.pressed("Measure the learning curve", "probe_code"):
             try:
                 description = _description(look.opened, question, at.point)
             except ValueError as error:

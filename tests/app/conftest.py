@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.browsing import browsing, chromium, serving
+from workbench.app.fields import probe_question
 from workbench.app.panels import background, how_it_works
 from workbench.runs.compiled import compile_run
 
@@ -73,6 +75,12 @@ def nothing_kept() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(how_it_works, "keep", lambda found: None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def fitted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probes are: only a browser looks again at what is fitted beside the page."""
+    monkeypatch.setattr(probe_question, "AT_ONCE", np.inf)
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_the_menu_has_the_pages_that_say_something_of_a_model(browser: Any, fold
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_opens(explorer: AppTest, page: str) -> None:
-    support.page(explorer, page, probe_anyway="true")
+    support.page(explorer, page)
     assert not explorer.error
     said = [text.value for text in explorer.caption]
     assert any("standard, then chacal (γ = 0.8)" in text.replace("\\", "") for text in said)

@@ -45,7 +45,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", DRAWN)
 def test_every_page_shows_what_is_seen_of_it(own: AppTest, page: str) -> None:
-    support.page(own, page, run="fused", probe_anyway="true")
+    support.page(own, page, run="fused")
     assert not own.error and len(support.charts(own)) + len(support.drawings(own)) == DRAWN[page]
     said = [text.value for text in own.caption]
     assert any("2 × fused; width 32, 4 heads" in text and "not trained here" in text for text in said)

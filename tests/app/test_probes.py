@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,8 @@ from streamlit.testing.v1 import AppTest
 import workbench
 from tests.app.support import RUNS, charts, check_code, numbers, page, panels, says, titles
 from workbench.app.config_in_words import plain
+from workbench.app.fields import probe_question
+from workbench.app.panels import background, measuring
 from workbench.cli import main
 from workbench.judgement.decodable import BASELINES
 from workbench.probes import ask, verdict
@@ -21,7 +24,7 @@ BESIDE = (*BASELINES, "re-initialised model")  # what a label has to gain over
 
 
 def asked(explorer: AppTest, run: str, **query: str) -> AppTest:
-    return page(explorer, "probes", run=run, **{"probe_n": "64", "probe_anyway": "true", **query})
+    return page(explorer, "probes", run=run, **{"probe_n": "64", **query})
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -101,11 +104,42 @@ def test_what_cannot_be_probed_is_said_in_one_line(explorer: AppTest) -> None:
     assert not explorer.exception and "means nothing at position 0" in explorer.error[0].value
 
 
-def test_what_takes_long_is_fitted_on_request(explorer: AppTest) -> None:
-    asked(explorer, "chain-chacal", probe_n="2048", probe_label="root", probe_anyway="false")
-    assert not charts(explorer) and "on request" in explorer.info[0].value
-    fit = explorer.toggle(key="probe_anyway")
-    assert fit.value is False and "about" in fit.label
+def test_what_takes_long_is_fitted_on_request(explorer: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_question, "UNASKED", 0.0)
+    monkeypatch.setattr(probe_question, "AT_ONCE", 0.0)
+    asked(explorer, "chain-chacal", probe_label="root")
+    fit = explorer.button(key="probe_anyway-press")
+    assert not charts(explorer) and "about" in fit.label and not being_measured(explorer)
+    fit.click().run()
+    assert not explorer.exception and being_measured(explorer)
+    assert explorer.query_params["probe_anyway"] == "true"
+
+
+def test_what_takes_some_seconds_is_fitted_beside_the_page_unasked(
+    explorer: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[tuple[Any, Any]] = []
+    awaited = measuring.awaited
+    monkeypatch.setattr(measuring, "awaited", lambda *given: (waited.append(given[:2]), awaited(*given))[1])
+    page(explorer, "probes", run="chain-chacal", probe_n="64", probe_label="root")
+    at_once = charts(explorer)
+    monkeypatch.setattr(probe_question, "AT_ONCE", 0.0)
+    explorer.run()
+    assert (
+        at_once
+        and not charts(explorer)
+        and not any("Fit" in b.label for b in explorer.button)
+        and being_measured(explorer)
+    )
+    key, measure = waited[-1]
+    background.ask(key, lambda: measure(background.Job())).future.result(60)  # as the browser does on its next look
+    explorer.run()
+    assert [chart["data"] for chart in charts(explorer)] == [chart["data"] for chart in at_once]
+    assert not being_measured(explorer) and check_code(explorer) == 2
+
+
+def being_measured(explorer: AppTest) -> bool:
+    return any("easur" in one.value for one in explorer.caption)
 
 
 def test_label_and_point_are_at_first_those_that_gain_most_over_their_baselines(
