@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from workbench.benchmark.subjects.planted import Effect, Label, Planted, PlantedTruth, edges_of, in_order
+from workbench.benchmark.subjects.planted import Effect, Planted, PlantedTruth, edges_of, held, in_order
 from workbench.benchmark.subjects.symbols import symbols_task
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import SHARP, Blocks, Writer, rotation
@@ -41,11 +41,6 @@ def _head(write: Writer, layer: int, head: int, **rows: Tensor) -> None:
     write.head(layer, head, **{part: pad(given, (0, 0, 0, size - len(given))) for part, given in rows.items()})
 
 
-def _held(label: str, directions: Tensor, points: tuple[str, ...] = SAYS) -> tuple[Label, ...]:
-    rows = tuple(map(tuple, directions.tolist()))
-    return tuple(Label(label=label, point=point, directions=rows, used=True) for point in points)
-
-
 def relay(seed: int | None) -> Planted:
     """A head of layer 0 brings the symbol to a place on the way, and one of layer 1 fetches it from there.
 
@@ -68,7 +63,7 @@ def relay(seed: int | None) -> Planted:
     first, second = f"a0.h{brings}", f"a1.h{says}"
     edges = edges_of(first, f"{second}<v>") | edges_of(second, "logits")
     del edges[f"input->{second}<v>"]
-    truth = PlantedTruth(edges=edges, needed=((first,), (second,)), labels=_held("first", out))
+    truth = PlantedTruth(edges=edges, needed=((first,), (second,)), labels=held("first", SAYS, out))
     return Planted("relay", write.model, task, truth, seed)
 
 
@@ -89,7 +84,7 @@ def induction(seed: int | None) -> Planted:
     _head(write, 1, says, query=SHARP * token, key=before - position[0], reads=token, writes=out)
     first, second = f"a0.h{previous}", f"a1.h{says}"
     edges = edges_of(first, f"{second}<k>") | edges_of(second, "logits")
-    truth = PlantedTruth(edges=edges, needed=((first,), (second,)), labels=_held("next", out))
+    truth = PlantedTruth(edges=edges, needed=((first,), (second,)), labels=held("next", SAYS, out))
     return Planted("induction", write.model, task, truth, seed)
 
 
@@ -112,7 +107,7 @@ def sorter(seed: int | None) -> Planted:
     }
     del edges["input->a1.h0<v>"]
     needed = tuple((node,) for node in ("a0.h0", "a0.h1", "m0", "a1.h0", "a1.h1", "m1"))
-    labels = _held("minimum", out, FIRST + SAYS) + _held("successor", out, SAYS[1:])  # before: beside the symbol itself
+    labels = held("minimum", FIRST + SAYS, out) + held("successor", SAYS[1:], out)  # before: beside the symbol itself
     return Planted("sorter", model, task, PlantedTruth(edges=edges, needed=needed, labels=labels), seed)
 
 
