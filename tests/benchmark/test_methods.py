@@ -74,7 +74,6 @@ def test_only_baselines_tell_a_computed_label_from_what_the_token_tells_and_from
     alarms, power = "decodable_false_alarms", "decodable_power"
     for method in ("probe", "probe_mlp", "nearest_mean", "description_length"):
         assert values(method, "sorter", Asks.DECODABLE, "successor")[alarms] == 1
-        assert values(method, "sorter", Asks.DECODABLE, "minimum")[power] == 1
     for method, found in (("probe_untrained", 0), ("probe_controlled", 1)):
         assert values(method, "sorter", Asks.DECODABLE, "successor")[alarms] == 0
         assert values(method, "sorter", Asks.DECODABLE, "minimum")[power] == found
