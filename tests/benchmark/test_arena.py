@@ -15,7 +15,7 @@ from workbench.circuits import Comparison, activation_patching
 from workbench.cli import main
 from workbench.models.hooked import hook
 
-SEED = 9  # among its models that know are those that hold what they do not use
+SEED = 14  # of its models that know some hold what they do not use, and none has nodes that carry no change of a pair
 Claims = dict[str, dict[str, dict[str, float]]]
 
 

@@ -70,6 +70,15 @@ def test_a_probe_takes_what_is_held_for_used_and_a_pair_of_token_and_position_fo
     assert values("probe_controlled", "turned_token", Asks.DECODABLE, "turned")["decodable_false_alarms"] == 0
 
 
+def test_only_baselines_tell_a_computed_label_from_what_the_token_tells_and_from_what_any_model_holds() -> None:
+    alarms, power = "decodable_false_alarms", "decodable_power"
+    for method in ("probe", "probe_mlp", "nearest_mean", "description_length"):
+        assert values(method, "sorter", Asks.DECODABLE, "successor")[alarms] == 1
+    for method, found in (("probe_untrained", 0), ("probe_controlled", 1)):
+        assert values(method, "sorter", Asks.DECODABLE, "successor")[alarms] == 0
+        assert values(method, "sorter", Asks.DECODABLE, "minimum")[power] == found
+
+
 def test_a_causal_test_finds_what_is_used_and_not_what_is_idle() -> None:
     assert values("causal_test", "idle_minimum", Asks.USED, "first")["used_power"] == 1
     assert values("causal_test", "idle_minimum", Asks.USED, "minimum")["used_false_alarms"] == 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
+from functools import cache
+from itertools import combinations, compress
 from math import isnan, nan
 
 import numpy as np
@@ -50,24 +51,33 @@ def test_calls_and_intervals_are_counted_as_one_counts_them() -> None:
     assert covered({"e": (0.0, 0.0)}, effects) == {}
 
 
+def sets_of(edges: list[str]) -> list[frozenset[str]]:
+    """All sets of these, or where they are many the empty one and 64 others."""
+    if len(edges) <= 10:
+        return [frozenset(chosen) for size in range(len(edges) + 1) for chosen in combinations(edges, size)]
+    shares, places = torch.rand(64, 1, generator=generator(0)), torch.rand(64, len(edges), generator=generator(1))
+    return [frozenset(), *(frozenset(compress(edges, chosen)) for chosen in (places < shares).tolist())]
+
+
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_edges_carry_a_change_exactly_where_some_set_of_others_lets_them(name: str) -> None:
-    """All sets of edges that do anything are put into the corrupted run, and each edge beside each set."""
+    """Sets of edges that do anything are put into the corrupted run, and each edge beside each set."""
     planted = make(name, 1, torch.float64)
     comparison = Comparison(planted.hooked(), planted.task().minimal_pairs(8, generator(0)))
     graph, pairs = Graph.of(comparison.model), comparison.pairs
     corrupted = writes(comparison, pairs.corrupted.tokens)
     edges = [edge for edge, effect in planted.truth.edges.items() if effect is not Effect.IDLE]
-    sets = [frozenset(chosen) for size in range(len(edges) + 1) for chosen in combinations(edges, size)]
-    logits = {
-        chosen: rewired_logits(comparison, pairs.clean.tokens, graph.edges & ~graph.mask(sorted(chosen)), corrupted)
-        for chosen in sets
-    }
+    sets = sets_of(edges)
+
+    @cache
+    def logits(changed: frozenset[str]) -> torch.Tensor:
+        return rewired_logits(comparison, pairs.clean.tokens, graph.edges & ~graph.mask(sorted(changed)), corrupted)
+
     found = [
         edge
         for edge in edges
         if any(
-            bool(((logits[chosen | {edge}] - logits[chosen])[pairs.asked].abs() > 1e-9).any())
+            bool(((logits(chosen | {edge}) - logits(chosen))[pairs.asked].abs() > 1e-9).any())
             for chosen in sets
             if edge not in chosen
         )

@@ -41,7 +41,8 @@ def run(subject: Planted, tokens: Tensor, *, cut: Collection[str] = (), silent: 
     Returns the logits, and the sum of what all writers wrote.
     """
     model = subject.decoder
-    written = {"input": model.token_embedding(tokens) + model.position_embedding(torch.arange(tokens.shape[1]))}
+    places = 0 if model.position_embedding is None else model.position_embedding(torch.arange(tokens.shape[1]))
+    written = {"input": model.token_embedding(tokens) + places}
 
     def read(reader: str) -> Tensor:
         edges = {name: f"{name}->{reader}" for name in written if name not in silent}
@@ -52,9 +53,10 @@ def run(subject: Planted, tokens: Tensor, *, cut: Collection[str] = (), silent: 
     for i, layer in enumerate(model.layers):
         attn, heads = layer.attn, {}
         for h in range(model.config.n_heads):
+            shared = f"g{h // attn.group}" if attn.group > 1 else f"h{h}"
             q, k, v = (
-                (read(f"a{i}.h{h}<{part}>") @ linear.weight.unflatten(0, (-1, attn.d_head))[h].T)[:, None]
-                for part, linear in zip("qkv", (attn.q, attn.k, attn.v), strict=True)
+                (read(f"a{i}.{node}<{part}>") @ linear.weight.unflatten(0, (-1, attn.d_head))[int(node[1:])].T)[:, None]
+                for part, linear, node in zip("qkv", (attn.q, attn.k, attn.v), (f"h{h}", shared, shared), strict=True)
             )
             z = attn.variant.read(attn.variant.pattern(q, k), v)[:, 0]
             heads[f"a{i}.h{h}"] = z @ attn.o.weight.unflatten(1, (-1, attn.d_head))[:, h].T

@@ -33,8 +33,9 @@ def sorter(
     *,
     form: Literal["plain", "layernorm"] = "plain",
     pad: bool = False,
+    dtype: torch.dtype = torch.float32,
 ) -> Decoder:
-    """The depth-two sorter, in float32: `x_1 … x_n ⊥` is continued by the same symbols in order, exactly.
+    """The depth-two sorter: `x_1 … x_n ⊥` is continued by the same symbols in order, exactly.
 
     Tokens 0 … q−1 are the symbols in order, q is ⊥. The residual has three blocks of V = q + 1 coordinates: E (the
     token), T (what was seen before ⊥), D (what to put out). Two heads a layer:
@@ -53,6 +54,7 @@ def sorter(
         form: `layernorm` has every norm of an ordinary decoder (§A.7): each coordinate is there a second time with the
             opposite sign, so that centring changes nothing, and lengths are known where a threshold depends on them.
         pad: have a token for padding, q + 1, of which nothing is said or read.
+        dtype: of the weights.
 
     Raises:
         ValueError: if q is below 2 or n_ctx not within 3 … 512.
@@ -62,7 +64,7 @@ def sorter(
     if not 3 <= n_ctx <= 512:
         raise ValueError(f"the sorter is exact for an n_ctx from 3 to 512, not {n_ctx}")
     V, layernorm = q + 1, form == "layernorm"
-    model = Decoder(_sorter_shape(q, n_ctx, layernorm=layernorm, pad=pad))
+    model = Decoder(_sorter_shape(q, n_ctx, layernorm=layernorm, pad=pad)).to(dtype)
     _write_sorter(Writer(model, Blocks(V, rotation(3 * V, rotate_seed), doubled=layernorm)), q, n_ctx)
     return model.eval()
 
@@ -258,14 +260,17 @@ class Writer:
         self.model.unembedding.weight[: len(directions)] = self.blocks.read(directions)
 
     def head(self, layer: int, head: int, *, query: Tensor, key: Tensor, reads: Tensor, writes: Tensor) -> None:
-        """One head: scores are ⟨query x, key y⟩; row i of `reads` is written to row i of `writes`."""
+        """One head: scores are ⟨query x, key y⟩; row i of `reads` is written to row i of `writes`.
+
+        Heads of a group (grouped queries) share `key` and `reads`: those of the last one written are those of all.
+        """
         attention: MultiHeadAttention = self._layer(layer).attn
-        size = len(query)
-        rows = slice(head * size, (head + 1) * size)
+        size, group = len(query), head // attention.group
+        rows, shared = (slice(number * size, (number + 1) * size) for number in (head, group))
         scale = self.blocks.norm_scale(SQUARES_BEFORE_ATTENTION[layer])
         attention.q.weight[rows] = self.blocks.read(query) * size**0.5 / scale
-        attention.k.weight[rows] = self.blocks.read(key) / scale
-        attention.v.weight[rows] = self.blocks.read(reads) / scale
+        attention.k.weight[shared] = self.blocks.read(key) / scale
+        attention.v.weight[shared] = self.blocks.read(reads) / scale
         attention.o.weight[:, rows] = self.blocks.written(writes).T
 
     def mlp(self, layer: int, *, reads: Tensor, threshold: float, writes: Tensor) -> None:

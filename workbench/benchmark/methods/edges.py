@@ -84,8 +84,8 @@ def edge_cutting(question: Question) -> Answer | None:
 
 
 def transformer_lens_eap(question: Question) -> Answer | None:
-    """Edge attribution patching of TransformerLens, one pair after the other."""
-    if question.asks is not Asks.EDGES:
+    """Edge attribution patching of TransformerLens, one pair after the other, of heads that share no keys."""
+    if question.asks is not Asks.EDGES or Graph.of(question.pairs.model).n_groups is not None:
         return None
     from transformer_lens.tools.analysis import attribution_patching as peer
 

@@ -6,7 +6,7 @@ from typing import cast
 
 from workbench import probes
 from workbench.benchmark.questions import Answer, Asks, Question
-from workbench.judgement.decodable import BASELINES, CONTROL, FREQUENT, TRAINED
+from workbench.judgement.decodable import BASELINES, CONTROL, FREQUENT, SHUFFLED, TRAINED, UNTRAINED
 from workbench.judgement.used import AT_LEAST, CHANGED
 from workbench.probes.causal_test import EDITED, Experiment
 from workbench.runs import Run
@@ -15,16 +15,47 @@ ASKED = (Asks.DECODABLE, Asks.USED)
 NO = (probes.Worth.NO_BETTER, probes.Worth.TOKEN_AND_POSITION)
 
 
+def _probed(question: Question, beside: str = FREQUENT, kind: str = "logistic") -> Answer:
+    """What a probe decodes at each point; called where that is clearly above what is decoded of something else."""
+    points, run = list(question.candidates), cast(Run, question.run)  # it stands for one
+    accuracy = probes.probe(run, question.label, points=points, kind=kind, seed=question.seed, controls=[beside])
+    probe, other = (accuracy.select(condition=name) for name in (TRAINED, beside))
+    assert probe.low is not None and other.high is not None
+    above = (probe.low > other.high).tolist()
+    return Answer(dict(zip(points, probe.values.tolist(), strict=True)), dict(zip(points, above, strict=True)))
+
+
 def probe_alone(question: Question) -> Answer | None:
     """A logistic probe clearly above the most frequent label; what it decodes is said to be used, as is often done."""
-    if question.asks not in ASKED:
+    return _probed(question) if question.asks in ASKED else None
+
+
+def probe_mlp(question: Question) -> Answer | None:
+    """A probe with a hidden layer clearly above the most frequent label; it says nothing of use."""
+    return _probed(question, kind="mlp") if question.asks is Asks.DECODABLE else None
+
+
+def nearest_mean(question: Question) -> Answer | None:
+    """The value whose mean is nearest, clearly more often right than the most frequent one; it says nothing of use."""
+    return _probed(question, kind="nearest_mean") if question.asks is Asks.DECODABLE else None
+
+
+def probe_untrained(question: Question) -> Answer | None:
+    """A logistic probe clearly above the same in re-initialised models; it says nothing of use."""
+    return _probed(question, UNTRAINED) if question.asks is Asks.DECODABLE else None
+
+
+def description_length(question: Question) -> Answer | None:
+    """Bits that a label costs given the residual, clearly fewer than a shuffled label costs; it says nothing of use."""
+    if question.asks is not Asks.DECODABLE:
         return None
-    points, run = list(question.candidates), cast(Run, question.run)  # it stands for one
-    accuracy = probes.probe(run, question.label, points=points, seed=question.seed, controls=[FREQUENT])
-    probe, frequent = (accuracy.select(condition=name) for name in (TRAINED, FREQUENT))
-    assert probe.low is not None and frequent.high is not None
-    above = (probe.low > frequent.high).tolist()
-    return Answer(dict(zip(points, probe.values.tolist(), strict=True)), dict(zip(points, above, strict=True)))
+    points, run = list(question.candidates), cast(Run, question.run)
+    found = probes.description_length(run, question.label, points=points, seed=question.seed, controls=[SHUFFLED])
+    code, other = (found.bits.select(condition=name) for name in (TRAINED, SHUFFLED))
+    assert code.high is not None and other.low is not None
+    saved = (found.uniform - code.values).tolist()
+    shorter = (code.high < other.low).tolist()
+    return Answer(dict(zip(points, saved, strict=True)), dict(zip(points, shorter, strict=True)))
 
 
 def probe_controlled(question: Question) -> Answer | None:

@@ -13,7 +13,7 @@ from workbench.models.compiled import SHARP, Blocks, Writer, rotation
 from workbench.tasks import Batch
 from workbench.tasks.pointer_chain import PointerChain
 
-N, K = 16, 4  # tokens in a sequence, and in a block
+SIZES = ((16, 4), (12, 4), (20, 4), (24, 6))  # tokens in a sequence, and in a block
 GAMMA = 0.9
 SOFT = 6.0  # score of the right key for a head that does the work less sharply than a decoy looks
 
@@ -47,21 +47,27 @@ class StraightChain(PointerChain):
         return self._batch(torch.cat([values, torch.arange(self.n - self.k).expand(n, -1)], dim=1))
 
 
-def chain_decoder(n_heads: int, seed: int | None, d_mlp: int = 1) -> Writer:
+def sized(task: type[PointerChain], seed: int | None) -> PointerChain:
+    """A task of a size drawn from the seed."""
+    n, k = SIZES[in_order(len(SIZES), seed, "size")[0]]
+    return task(n=n, k=k)
+
+
+def chain_decoder(n: int, n_heads: int, seed: int | None, d_mlp: int = 1) -> Writer:
     """One layer of ChaCAL with weights of 0, embeddings for token and position, and what is read as the output."""
     config = DecoderConfig(
         n_layers=1,
-        d_model=3 * N,
+        d_model=3 * n,
         n_heads=n_heads,
-        d_head=N,
+        d_head=n,
         d_mlp=d_mlp,
-        d_vocab=N,
-        n_ctx=N,
+        d_vocab=n,
+        n_ctx=n,
         attention={"variant": "chacal", "gamma": GAMMA},
         norm="none",
         activation="relu",
     )
-    write = Writer(Decoder(config).double(), Blocks(N, rotation(3 * N, seed), doubled=False))
+    write = Writer(Decoder(config).double(), Blocks(n, rotation(3 * n, seed), doubled=False))
     token, position, out = write.blocks.coordinates
     write.embedding(token)
     write.positions(position)
@@ -70,12 +76,19 @@ def chain_decoder(n_heads: int, seed: int | None, d_mlp: int = 1) -> Writer:
 
 
 def follow(
-    write: Writer, head: int, *, sharp: float = SHARP, queries: Tensor | None = None, reads: Tensor | None = None
+    write: Writer,
+    task: PointerChain,
+    head: int,
+    *,
+    sharp: float = SHARP,
+    queries: Tensor | None = None,
+    reads: Tensor | None = None,
 ) -> None:
     """A head whose queries among these look where their tokens point, and which writes those positions it reads.
 
     Args:
         write: to what.
+        task: the chains.
         head: which.
         sharp: score of the right key.
         queries: `[n]`, the positions that follow, by default all; a position that does not looks at itself, and so do
@@ -83,44 +96,48 @@ def follow(
         reads: `[n]`, the positions that are written to the output where they are read, by default all.
     """
     token, position, out = write.blocks.coordinates
-    followed, written = (torch.ones(N) if chosen is None else chosen for chosen in (queries, reads))
-    stays = (torch.arange(N) < K) | (followed == 0)
+    followed, written = (torch.ones(task.n) if chosen is None else chosen for chosen in (queries, reads))
+    stays = (torch.arange(task.n) < task.k) | (followed == 0)
     query = sharp * (followed.double().diag() @ token + 2 * stays.double().diag() @ position)
     write.head(0, head, query=query, key=position, reads=written.double().diag() @ position, writes=out)
 
 
 def follower(seed: int | None) -> Planted:
     """One head follows every chain: nothing misleads."""
-    write = chain_decoder(1, seed)
-    follow(write, 0)
+    task = sized(PointerChain, seed)
+    write = chain_decoder(task.n, 1, seed)
+    follow(write, task, 0)
     truth = PlantedTruth(edges=edges_of("a0.h0", "logits"), needed=(("a0.h0",),))
-    return Planted("follower", write.model, PointerChain(n=N, k=K), truth, seed)
+    return Planted("follower", write.model, task, truth, seed)
 
 
 def decoy(seed: int | None) -> Planted:
     """Head 0 has the gold pattern, sharper than any, and writes nothing; head 1, whose pattern is softer, works."""
-    write, (idle, works) = chain_decoder(2, seed), in_order(2, seed)
-    follow(write, idle, reads=torch.zeros(N))
-    follow(write, works, sharp=SOFT)
+    task = sized(PointerChain, seed)
+    write, (idle, works) = chain_decoder(task.n, 2, seed), in_order(2, seed)
+    follow(write, task, idle, reads=torch.zeros(task.n))
+    follow(write, task, works, sharp=SOFT)
     truth = PlantedTruth(edges=edges_of(f"a0.h{works}", "logits"), needed=((f"a0.h{works}",),), decoys=(f"a0.h{idle}",))
-    return Planted("decoy", write.model, PointerChain(n=N, k=K), truth, seed)
+    return Planted("decoy", write.model, task, truth, seed)
 
 
 def split(seed: int | None) -> Planted:
     """Head 0 follows the chains of even positions, head 1 those of odd ones, and neither those of the other."""
-    write = chain_decoder(2, seed)
+    task = sized(ParityChain, seed)
+    write = chain_decoder(task.n, 2, seed)
     for parity, head in enumerate(in_order(2, seed)):
-        own = torch.arange(N) % 2 == parity
-        follow(write, head, queries=own, reads=own)
-    return Planted("split", write.model, ParityChain(n=N, k=K), _both(), seed)
+        own = torch.arange(task.n) % 2 == parity
+        follow(write, task, head, queries=own, reads=own)
+    return Planted("split", write.model, task, _both(), seed)
 
 
 def shared_out(seed: int | None) -> Planted:
     """Both heads follow every chain; head 0 writes the even ancestors, head 1 the odd ones."""
-    write = chain_decoder(2, seed)
+    task = sized(PointerChain, seed)
+    write = chain_decoder(task.n, 2, seed)
     for parity, head in enumerate(in_order(2, seed)):
-        follow(write, head, reads=torch.arange(N) % 2 == parity)
-    return Planted("shared_out", write.model, PointerChain(n=N, k=K), _both(), seed)
+        follow(write, task, head, reads=torch.arange(task.n) % 2 == parity)
+    return Planted("shared_out", write.model, task, _both(), seed)
 
 
 def _both() -> PlantedTruth:
@@ -130,26 +147,28 @@ def _both() -> PlantedTruth:
 
 def backups(seed: int | None) -> Planted:
     """Both heads do the whole work: cutting either alone loses nothing, cutting both everything."""
-    write = chain_decoder(2, seed)
+    task = sized(PointerChain, seed)
+    write = chain_decoder(task.n, 2, seed)
     edges: dict[str, Effect] = {}
     for head in (0, 1):
-        follow(write, head)
+        follow(write, task, head)
         edges |= edges_of(f"a0.h{head}", "logits", effect=Effect.BACKUP)
     truth = PlantedTruth(edges=edges, needed=(("a0.h0", "a0.h1"),))
-    return Planted("backups", write.model, PointerChain(n=N, k=K), truth, seed)
+    return Planted("backups", write.model, task, truth, seed)
 
 
 def mlp_alone(seed: int | None) -> Planted:
     """Each token alone tells its whole chain, to the MLP; the head has the gold pattern all the same, and writes 0."""
-    write = chain_decoder(1, seed, d_mlp=N)
+    task = sized(StraightChain, seed)
+    write = chain_decoder(task.n, 1, seed, d_mlp=task.n)
     token, _, out = write.blocks.coordinates
-    follow(write, 0, reads=torch.zeros(N))
-    at = torch.arange(N)
-    chain = (at <= at[:, None]) & ((at[:, None] - at) % K == 0)  # of a position that holds the row's token
+    follow(write, task, 0, reads=torch.zeros(task.n))
+    at = torch.arange(task.n)
+    chain = (at <= at[:, None]) & ((at[:, None] - at) % task.k == 0)  # of a position that holds the row's token
     write.mlp(0, reads=token, threshold=0.0, writes=chain.double() @ out)
     edges = dict.fromkeys(("input->m0", "m0->logits"), Effect.ANSWER)
     truth = PlantedTruth(edges=edges, needed=(("m0",),), decoys=("a0.h0",))
-    return Planted("mlp_alone", write.model, StraightChain(n=N, k=K), truth, seed)
+    return Planted("mlp_alone", write.model, task, truth, seed)
 
 
 CHAINS = {

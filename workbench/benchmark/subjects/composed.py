@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from workbench.benchmark.subjects.planted import Label, Planted, PlantedTruth, edges_of, in_order
+from workbench.benchmark.subjects.planted import Effect, Planted, PlantedTruth, edges_of, held, in_order
 from workbench.benchmark.subjects.symbols import symbols_task
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import SHARP, Blocks, Writer, rotation
+from workbench.models.compiled import sorter as compiled_sorter
 from workbench.tasks import Task
 from workbench.tasks.induction import Induction
+from workbench.tasks.sorting import Sorting
 
-SAYS = ("blocks.1.hook_resid_mid", "blocks.1.hook_resid_post")  # where the answer is held
+FIRST, SAYS = (tuple(f"blocks.{layer}.hook_resid_{part}" for part in ("mid", "post")) for layer in (0, 1))
+"""Where the second layer's writing is not there yet, and where it is."""
 
 
 def _two_layers(task: Task, sizes: list[int], seed: int | None) -> Writer:
@@ -37,11 +41,6 @@ def _head(write: Writer, layer: int, head: int, **rows: Tensor) -> None:
     write.head(layer, head, **{part: pad(given, (0, 0, 0, size - len(given))) for part, given in rows.items()})
 
 
-def _held(label: str, directions: Tensor) -> tuple[Label, ...]:
-    rows = tuple(map(tuple, directions.tolist()))
-    return tuple(Label(label=label, point=point, directions=rows, used=True) for point in SAYS)
-
-
 def relay(seed: int | None) -> Planted:
     """A head of layer 0 brings the symbol to a place on the way, and one of layer 1 fetches it from there.
 
@@ -64,7 +63,7 @@ def relay(seed: int | None) -> Planted:
     first, second = f"a0.h{brings}", f"a1.h{says}"
     edges = edges_of(first, f"{second}<v>") | edges_of(second, "logits")
     del edges[f"input->{second}<v>"]
-    truth = PlantedTruth(edges=edges, needed=((first,), (second,)), labels=_held("first", out))
+    truth = PlantedTruth(edges=edges, needed=((first,), (second,)), labels=held("first", SAYS, out))
     return Planted("relay", write.model, task, truth, seed)
 
 
@@ -85,8 +84,31 @@ def induction(seed: int | None) -> Planted:
     _head(write, 1, says, query=SHARP * token, key=before - position[0], reads=token, writes=out)
     first, second = f"a0.h{previous}", f"a1.h{says}"
     edges = edges_of(first, f"{second}<k>") | edges_of(second, "logits")
-    truth = PlantedTruth(edges=edges, needed=((first,), (second,)), labels=_held("next", out))
+    truth = PlantedTruth(edges=edges, needed=((first,), (second,)), labels=held("next", SAYS, out))
     return Planted("induction", write.model, task, truth, seed)
 
 
-COMPOSED = {"relay": relay, "induction": induction}
+def sorter(seed: int | None) -> Planted:
+    """The depth-two sorter of the task-hinting paper: what stands behind the delimiter counts against what is before.
+
+    Every part is needed: it says the minimum first, then each symbol for as long as copies are left, then the next.
+    """
+    q = 5 + in_order(3, seed, "alphabet")[0]
+    task = Sorting(q=q, min_length=3, max_length=6)
+    model = compiled_sorter(q, seed, task.n_ctx, pad=True, dtype=torch.float64)
+    out = Blocks(q + 1, rotation(3 * (q + 1), seed), doubled=False).coordinates[2][:q]
+    edges = {
+        **edges_of("a0.h0", "m0", "a1.h0<v>"),  # what a symbol is, and whether it stands behind the delimiter
+        **edges_of("a0.h1", "logits"),  # the minimum
+        **edges_of("a1.h0", "logits"),  # how many copies are left
+        **edges_of("a1.h1", "logits"),  # the next larger symbol
+        **dict.fromkeys(("input->m0", "m0->a1.h0<v>"), Effect.ANSWER),  # an output counts against its copies
+        **dict.fromkeys(("m0->m1", "m1->logits"), Effect.ANSWER),  # an output takes itself out
+    }
+    del edges["input->a1.h0<v>"]
+    needed = tuple((node,) for node in ("a0.h0", "a0.h1", "m0", "a1.h0", "a1.h1", "m1"))
+    labels = held("minimum", FIRST + SAYS, out) + held("successor", SAYS[1:], out)  # before: beside the symbol itself
+    return Planted("sorter", model, task, PlantedTruth(edges=edges, needed=needed, labels=labels), seed)
+
+
+COMPOSED = {"relay": relay, "induction": induction, "sorter": sorter}

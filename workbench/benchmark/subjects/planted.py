@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from pydantic import Field, ValidationError
+from torch import Tensor
 
 from workbench.capture import Subject
 from workbench.models import Decoder, DecoderConfig
@@ -166,6 +167,14 @@ class Planted:
 def edges_of(head: str, *readers: str, effect: Effect = Effect.ANSWER) -> dict[str, Effect]:
     """The edges of a head that reads the input alone, to these readers, with what each does."""
     return dict.fromkeys([f"input->{head}<{part}>" for part in "qkv"] + [f"{head}->{to}" for to in readers], effect)
+
+
+def held(
+    label: str, points: Iterable[str], directions: Tensor, *, used: bool = True, local: bool = False
+) -> tuple[Label, ...]:
+    """A label that is held along the same directions at some points."""
+    rows = tuple(map(tuple, directions.tolist()))
+    return tuple(Label(label=label, point=point, directions=rows, used=used, local=local) for point in points)
 
 
 def in_order(n: int, seed: int | None, what: str = "heads") -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -10,7 +9,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from workbench.benchmark.subjects.planted import Effect, Label, Planted, PlantedTruth, edges_of, in_order
+from workbench.benchmark.subjects.planted import Effect, Planted, PlantedTruth, edges_of, held, in_order
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import SHARP, Blocks, Writer, rotation
 from workbench.tasks import Batch, Task, Truth, Vocabulary
@@ -103,17 +102,22 @@ class Symbols(Task):
 class _Building:
     """A decoder with standard attention, whose weights are 0 but for embeddings, and directions to write along.
 
+    Its layers have two heads, or `groups` pairs of heads that share keys and values.
+
     Attributes:
         token, position: what the embeddings write; `rooms`: for one symbol each.
         out: the last room, which the unembedding reads.
     """
 
-    def __init__(self, task: Symbols, seed: int | None, *, rooms: int, d_mlp: int = 1, n_layers: int = 1) -> None:
+    def __init__(
+        self, task: Symbols, seed: int | None, *, rooms: int, d_mlp: int = 1, n_layers: int = 1, groups: int = 0
+    ) -> None:
         sizes = [task.q + 1, task.n_ctx, *[task.q] * rooms]
         config = DecoderConfig(
             n_layers=n_layers,
             d_model=sum(sizes),
-            n_heads=2,
+            n_heads=2 * max(groups, 1),
+            n_kv_heads=groups or None,
             d_head=task.q,
             d_mlp=d_mlp,
             d_vocab=task.q + 1,
@@ -132,17 +136,16 @@ class _Building:
     def carry(self, layer: int, head: int, writes: Float[Tensor, "q d"], which: int | Literal["minimum"] = 0) -> None:
         """A head by which `=` reads the symbol at one of the places, or the smallest, and writes it along these."""
         symbols = self.token[:-1]
-        query = torch.zeros_like(symbols)
-        query[0] = SHARP * self.token[-1]
-        key = torch.zeros_like(symbols)
+        query, key = torch.zeros_like(symbols), torch.zeros_like(symbols)
+        query[0 if which == "minimum" else which] = SHARP * self.token[-1]
         if which == "minimum":
             key[0] = (self.task.q - torch.arange(self.task.q, dtype=symbols.dtype)) @ symbols
         else:
-            key[0] = self.position[self.task.places[which]]
+            key[:2] = self.position[list(self.task.places)]  # of both places: heads that share keys are told apart
         self.write.head(layer, head, query=query, key=key, reads=symbols, writes=writes)
 
-    def planted(self, name: str, truth: PlantedTruth) -> Planted:
-        return Planted(name, self.write.model, self.task, truth, self.seed)
+    def planted(self, name: str, **truth: Any) -> Planted:
+        return Planted(name, self.write.model, self.task, PlantedTruth(**truth), self.seed)
 
 
 def symbols_task(seed: int | None, **settings: Any) -> Symbols:
@@ -150,11 +153,6 @@ def symbols_task(seed: int | None, **settings: Any) -> Symbols:
     task = Symbols(**settings)
     first, second = in_order(task.length, seed, "places")[:2]
     return task.model_copy(update={"places": (first, second)})
-
-
-def _held(label: str, points: Iterable[str], directions: Tensor, *, used: bool) -> list[Label]:
-    rows = tuple(map(tuple, directions.tolist()))
-    return [Label(label=label, point=point, directions=rows, used=used) for point in points]
 
 
 def exclusive_or(seed: int | None) -> Planted:
@@ -172,11 +170,10 @@ def exclusive_or(seed: int | None) -> Planted:
     edges = {"m0->logits": Effect.ANSWER}
     for head in heads:
         edges |= edges_of(f"a0.h{head}", "m0")
-    labels = [*_held("differ", [POST], out, used=True)]
+    labels = held("differ", [POST], out)
     for label, room in (("first", first), ("second", second)):
-        labels += [*_held(label, [MID], room, used=True), *_held(label, [POST], room, used=False)]
-    needed = (("a0.h0",), ("a0.h1",), ("m0",))
-    return make.planted("exclusive_or", PlantedTruth(edges=edges, needed=needed, labels=tuple(labels)))
+        labels += held(label, [MID], room) + held(label, [POST], room, used=False)
+    return make.planted("exclusive_or", edges=edges, needed=(("a0.h0",), ("a0.h1",), ("m0",)), labels=labels)
 
 
 def late(seed: int | None) -> Planted:
@@ -190,9 +187,8 @@ def late(seed: int | None) -> Planted:
     make.carry(1, says, make.out)
     edges = edges_of(f"a0.h{early}", effect=Effect.IDLE) | edges_of(f"a1.h{says}", "logits")
     after = [f"blocks.1.hook_resid_{place}" for place in ("mid", "post")]
-    labels = _held("first", [MID, POST, *after], make.rooms[0], used=False) + _held("first", after, make.out, used=True)
-    needed, decoys = ((f"a1.h{says}",),), (f"a0.h{early}",)
-    return make.planted("late", PlantedTruth(edges=edges, needed=needed, decoys=decoys, labels=tuple(labels)))
+    labels = held("first", [MID, POST, *after], make.rooms[0], used=False) + held("first", after, make.out)
+    return make.planted("late", edges=edges, needed=((f"a1.h{says}",),), decoys=(f"a0.h{early}",), labels=labels)
 
 
 def permuted_code(seed: int | None) -> Planted:
@@ -209,11 +205,9 @@ def permuted_code(seed: int | None) -> Planted:
     head = in_order(2, seed)[0]
     make.carry(0, head, make.out[code])
     make.write.mlp(0, reads=make.out[code], threshold=0.0, writes=make.out - make.out[code])
-    edges = edges_of(f"a0.h{head}", "m0") | {f"a0.h{head}->logits": Effect.LOGITS}
-    edges |= {"m0->logits": Effect.ANSWER}
-    labels = _held("first", [MID], make.out[code], used=True) + _held("first", [POST], make.out, used=True)
-    needed = ((f"a0.h{head}",), ("m0",))
-    return make.planted("permuted_code", PlantedTruth(edges=edges, needed=needed, labels=tuple(labels)))
+    edges = edges_of(f"a0.h{head}", "m0") | {f"a0.h{head}->logits": Effect.LOGITS, "m0->logits": Effect.ANSWER}
+    labels = held("first", [MID], make.out[code]) + held("first", [POST], make.out)
+    return make.planted("permuted_code", edges=edges, needed=((f"a0.h{head}",), ("m0",)), labels=labels)
 
 
 def clipping_mlp(seed: int | None) -> Planted:
@@ -225,9 +219,8 @@ def clipping_mlp(seed: int | None) -> Planted:
     make.write.mlp(0, reads=make.out, threshold=1.0, writes=-make.out)
     edges = edges_of(f"a0.h{head}", "logits")
     edges |= dict.fromkeys((f"a0.h{head}->m0", "m0->logits"), Effect.LOGITS)
-    labels = tuple(_held("first", [MID, POST], make.out, used=True))
-    truth = PlantedTruth(edges=edges, needed=((f"a0.h{head}",),), opposing=("m0",), labels=labels)
-    return make.planted("clipping_mlp", truth)
+    labels = held("first", [MID, POST], make.out)
+    return make.planted("clipping_mlp", edges=edges, needed=((f"a0.h{head}",),), opposing=("m0",), labels=labels)
 
 
 def inhibition_head(seed: int | None) -> Planted:
@@ -240,9 +233,9 @@ def inhibition_head(seed: int | None) -> Planted:
     make.carry(0, says, make.out)
     make.carry(0, against, -AGAINST * make.out)
     edges = edges_of(f"a0.h{says}", "logits") | edges_of(f"a0.h{against}", "logits", effect=Effect.LOGITS)
-    labels = tuple(_held("first", [MID, POST], make.out, used=True))
-    truth = PlantedTruth(edges=edges, needed=((f"a0.h{says}",),), opposing=(f"a0.h{against}",), labels=labels)
-    return make.planted("inhibition_head", truth)
+    labels = held("first", [MID, POST], make.out)
+    needed, opposing = ((f"a0.h{says}",),), (f"a0.h{against}",)
+    return make.planted("inhibition_head", edges=edges, needed=needed, opposing=opposing, labels=labels)
 
 
 def either_head(seed: int | None) -> Planted:
@@ -259,10 +252,9 @@ def either_head(seed: int | None) -> Planted:
     edges = {"m0->logits": Effect.ANSWER}
     for head in (0, 1):
         edges |= edges_of(f"a0.h{head}", "m0", effect=Effect.BACKUP)
-    labels = _held("first", [MID], make.rooms[0], used=True) + _held("first", [POST], make.out, used=True)
-    labels += _held("first", [POST], make.rooms[0], used=False)
-    needed = (("a0.h0", "a0.h1"), ("m0",))
-    return make.planted("either_head", PlantedTruth(edges=edges, needed=needed, labels=tuple(labels)))
+    labels = held("first", [MID], make.rooms[0]) + held("first", [POST], make.out)
+    labels += held("first", [POST], make.rooms[0], used=False)
+    return make.planted("either_head", edges=edges, needed=(("a0.h0", "a0.h1"), ("m0",)), labels=labels)
 
 
 def idle_minimum(seed: int | None) -> Planted:
@@ -272,10 +264,27 @@ def idle_minimum(seed: int | None) -> Planted:
     make.carry(0, idle, make.rooms[0], "minimum")
     make.carry(0, says, make.out)
     edges = edges_of(f"a0.h{idle}", effect=Effect.IDLE) | edges_of(f"a0.h{says}", "logits")
-    points = [MID, POST]
-    labels = _held("minimum", points, make.rooms[0], used=False) + _held("first", points, make.out, used=True)
+    labels = held("minimum", [MID, POST], make.rooms[0], used=False) + held("first", [MID, POST], make.out)
     needed, decoys = ((f"a0.h{says}",),), (f"a0.h{idle}",)
-    return make.planted("idle_minimum", PlantedTruth(edges=edges, needed=needed, decoys=decoys, labels=tuple(labels)))
+    return make.planted("idle_minimum", edges=edges, needed=needed, decoys=decoys, labels=labels)
+
+
+def grouped_queries(seed: int | None) -> Planted:
+    """Pairs of heads share keys and values: one head says the symbol, the one it shares them with looks elsewhere.
+
+    What that one writes nothing reads. A head of the other pair has the pattern of the one that works, and writes 0.
+    """
+    make = _Building(symbols_task(seed), seed, rooms=2, groups=2)
+    (group, other), (first, second) = in_order(2, seed, "groups"), in_order(2, seed)
+    says, beside, idle = 2 * group + first, 2 * group + second, 2 * other + first
+    make.carry(0, says, make.out)
+    make.carry(0, beside, make.rooms[0], 1)
+    make.carry(0, idle, torch.zeros_like(make.out))
+    edges = {f"input->a0.h{says}<q>": Effect.ANSWER, f"input->a0.h{beside}<q>": Effect.IDLE}
+    edges |= dict.fromkeys([*(f"input->a0.g{group}<{part}>" for part in "kv"), f"a0.h{says}->logits"], Effect.ANSWER)
+    labels = held("first", [MID, POST], make.out) + held("second", [MID, POST], make.rooms[0], used=False)
+    needed, decoys = ((f"a0.h{says}",),), (f"a0.h{beside}", f"a0.h{idle}")
+    return make.planted("grouped_queries", edges=edges, needed=needed, decoys=decoys, labels=labels)
 
 
 SYMBOLS = {
@@ -286,4 +295,5 @@ SYMBOLS = {
     "inhibition_head": inhibition_head,
     "either_head": either_head,
     "idle_minimum": idle_minimum,
+    "grouped_queries": grouped_queries,
 }

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
 
-from workbench.benchmark.subjects.planted import Effect, Label, Planted, PlantedTruth
+from workbench.benchmark.subjects.planted import Effect, Planted, PlantedTruth, held
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import Blocks, Writer, rotation
 from workbench.tasks import Batch, Task, Truth, Vocabulary
@@ -96,8 +96,7 @@ def turned_token(seed: int | None) -> Planted:
     value, at = torch.meshgrid(torch.arange(task.p), torch.arange(task.n_ctx), indexing="ij")
     pairs = (token[value] + position[at]).flatten(0, 1)
     write.mlp(0, reads=pairs, threshold=1.0, writes=out[((value + at) % task.p).flatten()])
-    rows = tuple(map(tuple, out.tolist()))
-    held = Label(label="turned", point="blocks.0.hook_resid_post", directions=rows, used=True, local=True)
+    labels = held("turned", ["blocks.0.hook_resid_post"], out, local=True)
     edges = dict.fromkeys(("input->m0", "m0->logits"), Effect.ANSWER)
-    truth = PlantedTruth(edges=edges, needed=(("m0",),), labels=(held,))
+    truth = PlantedTruth(edges=edges, needed=(("m0",),), labels=labels)
     return Planted("turned_token", write.model, task, truth, seed)
