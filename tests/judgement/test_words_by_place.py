@@ -106,6 +106,11 @@ def test_a_difference_is_told_only_where_its_interval_excludes_none() -> None:
     unsure = by_place.differs(measured([-0.5, 0.05], "B − A", units, 0.6, hop=[1, 2]))
     told = "No difference between A and B can be told from none: -50 percentage points to +5 percentage points."
     assert unsure == told
+    of_two = by_place.differs(measured([-0.5, 0.05], "B − A", units, 0.6, hop=[1, 2]), sides)
+    assert of_two == (
+        "At hop 1: 90% in A, 40% in B, -50 percentage points [-110, 10]; at hop 2: 40% in A, 45% in B, +5 percentage "
+        "points [-55, 65]. No such difference can be told from none."
+    )
     single = by_place.differs(measured([-0.5, 0.05], "B − A", units, hop=[1, 2]))
     assert single is not None and single.endswith("of single inputs there is no interval.")
     assert by_place.differs(measured(0.3, "B − A", "difference in nats", 0.1)) == "B differs from A by +0.30 nats."

@@ -127,20 +127,29 @@ def differs(difference: Measurement, sides: Sequence[Measurement] = ()) -> str |
     largest = f"{at_places(most)} ({ends})" if difference.dims else f"by {ends}"
     if sure is None:
         return f"B less A is largest {largest}; of single inputs there is no interval."
+    few = _at_each(difference, sides) if sides and len(difference.dims) == 1 and most.n <= FEW else None
     if not sure:
+        if few is not None:
+            return f"{few}. No such difference can be told from none."
         return f"No difference between A and B can be told from none: {ends if most.anywhere else largest}."
     if most.n == 1:
         return f"B differs from A {largest}."
     text = f"B differs from A at {sure} of {most.n} places, by intervals that exclude 0"
+    if few is not None:
+        return f"{few}."
     if len(most.places) == 1 and sides:
-        (place,) = most.places
-        largest = f"{capitalised(at_places(most))}: {_both(difference, sides, place)}"
-        if most.n > FEW or difference.dims != (dim := next(iter(place)),):
-            return f"{largest}. {text}."
-        known = [{dim: difference.coords[dim][int(i)]} for i in np.flatnonzero(~np.isnan(difference.values))]
-        others = [f"{at(where)}: {_both(difference, sides, where)}" for where in known if where != place]
-        return f"{'; '.join([largest, *others])}."
+        return f"{capitalised(at_places(most))}: {_both(difference, sides, most.places[0])}. {text}."
     return f"{text}: by {ends}." if most.anywhere else f"{text}; most {largest}."
+
+
+def _at_each(difference: Measurement, sides: Sequence[Measurement]) -> str:
+    """What A and B are at each place along the only dim, and by how much they differ there; the largest first."""
+    (dim,) = difference.dims
+    known = [
+        int(i) for i in np.argsort(-np.abs(difference.values), kind="stable") if not np.isnan(difference.values[i])
+    ]
+    places = [{dim: difference.coords[dim][i]} for i in known]
+    return capitalised("; ".join(f"{at(place)}: {_both(difference, sides, place)}" for place in places))
 
 
 def _both(difference: Measurement, sides: Sequence[Measurement], place: Mapping[str, Any]) -> str:
