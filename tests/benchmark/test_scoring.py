@@ -141,6 +141,24 @@ def test_nothing_is_true_of_a_model_that_knows_nothing() -> None:
             assert score(part, yes, lambda question: None) == {f"{part.question.asks}_in_nulls": 1.0}
 
 
+@pytest.mark.parametrize("name", ["exclusive_or", "induction"])  # of the second any place may have a label
+def test_shuffled_labels_tell_nothing_and_leave_model_and_answers_as_they_are(name: str) -> None:
+    parts, subject = posed(name, 3, "labels shuffled"), make(name, 3)
+    assert {part.question.asks for part in parts} == {Asks.DECODABLE, Asks.USED} and not any(p.true for p in parts)
+    task, batch = parts[0].question.run.task(), subject.task().sample(512, generator(0), split="test")
+    again = task.sample(512, generator(0), split="test")
+    assert torch.equal(again.tokens, batch.tokens) and torch.equal(again.targets, batch.targets)
+    label = parts[0].question.label
+    own, dealt = (of.truth(batch.tokens).labels[label] for of in (subject.task(), task))
+    known = own >= 0
+    assert torch.equal(known, dealt >= 0) and torch.equal(own[known].sort().values, dealt[known].sort().values)
+    chance = float((own[known].bincount() / known.sum()).square().sum())
+    assert float((own == dealt)[known].float().mean()) == pytest.approx(chance, abs=0.1)
+    for part in parts:
+        yes = Answer(calls=dict.fromkeys(part.question.candidates, True))
+        assert score(part, yes, lambda question: None) == {f"{part.question.asks}_in_nulls": 1.0}
+
+
 def test_a_subspace_is_obeyed_where_the_variable_lives_and_no_other_is() -> None:
     part = of("late", Asks.WHERE, "first")
     truth = make("late", 3).truth

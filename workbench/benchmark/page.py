@@ -203,8 +203,9 @@ def _how(results: Results) -> list[str]:
         "",
         f"A method gets a model without its name, {PAIRS} minimal pairs or the task with its labels, and what it is "
         f"asked about. True effects are exact, of {TRUE_PAIRS} other pairs in double precision. The label `{NOTHING}` "
-        "is held nowhere. Models that know nothing are the same with fresh weights, or with their weights in random "
-        "order. Every edge, node and label of a subject is cut, silenced or erased in the tests.",
+        "is held nowhere. Nulls are the same model with fresh weights, or with its weights in random order; of labels "
+        "also the model as it is, with the labels dealt anew among the places that have one. Every edge, node and "
+        "label of a subject is cut, silenced or erased in the tests.",
         *_table(["family", "models", "what is true"], of_families),
         *_table(["method", "what it does"], of_methods),
         "A method of your own: `workbench new method NAME`, then `workbench bench run NAME --plugin NAME.py`.",

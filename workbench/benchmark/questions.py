@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache, partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from workbench.benchmark.nulls import LABELS, null_of
 from workbench.benchmark.subjects import Effect, Label, Planted, PlantedTruth, make
 from workbench.benchmark.subjects.symbols import Symbols
 from workbench.circuits import Comparison, Graph, activation_patching, path_patching
@@ -19,10 +20,7 @@ from workbench.circuits.hypotheses import Hypothesis, Interchange, at_first, int
 from workbench.circuits.nodes import of_whole_nodes
 from workbench.circuits.rewired import rewired_logits, writes
 from workbench.measurement import Measurement
-from workbench.measurement.controls.untrained import shuffled, untrained
-from workbench.models import Decoder
 from workbench.tasks.labels import label_names
-from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 
 PAIRS = 32  # that a method gets
@@ -32,9 +30,6 @@ INTERCHANGES = 400  # sequences drawn to find a variable on, and as many others 
 NOTHING = "sum"  # a label that no subject holds anywhere
 START = "blocks.0.hook_resid_pre"  # where every position holds its own token and place alone
 SAME = 1e-9  # logits in double precision that are no further apart are equal
-
-NULLS = {"re-initialised": untrained, "weights shuffled": shuffled}
-"""What is made of a subject's model so that it knows nothing -> how."""
 
 
 class Asks(StrEnum):
@@ -106,7 +101,7 @@ class Posed:
         effects: of edges and nodes, the true effect by name; of a null model none.
         comparison: of edges, other pairs to run circuits on.
         test: of `where`, other exchanges to test subspaces on.
-        null: what made the model know nothing, else empty; then nothing is true.
+        null: by what nothing is true, else empty.
     """
 
     question: Question
@@ -129,7 +124,7 @@ def posed(name: str, seed: int, null: str = "") -> list[Posed]:
 
     Args:
         name, seed: as for `subjects.make`.
-        null: one of `NULLS`, or empty for the subject itself.
+        null: one of `NULLS`, `LABELS`, or empty for the subject itself.
     """
     return plain(name, seed, null) if null else list(_whole(name, seed))
 
@@ -137,13 +132,14 @@ def posed(name: str, seed: int, null: str = "") -> list[Posed]:
 def plain(name: str, seed: int, null: str = "") -> list[Posed]:
     """The questions about edges, nodes and labels with what is true, and nothing that takes long; as `posed`."""
     planted = make(name, seed)
-    if null:
-        model = lookup(NULLS, null, "null")(planted.decoder, generator(seed, "null", null))
-        planted = replace(planted, decoder=cast(Decoder, model))
-    parts = [*_on_pairs(planted, seed), *_of_labels(planted)]
     if not null:
-        return parts
-    asked = [part for part in parts if part.question.asks is not Asks.DECODABLE]  # of which nothing is known here
+        return [*_on_pairs(planted, seed), *_of_labels(planted)]
+    planted = null_of(planted, null, seed)
+    if null == LABELS:  # which edges and nodes do not hang on
+        asked = list(_of_labels(planted))
+    else:  # what a model holds that knows nothing is not known
+        parts = [*_on_pairs(planted, seed), *_of_labels(planted)]
+        asked = [part for part in parts if part.question.asks is not Asks.DECODABLE]
     return [replace(part, true=frozenset(), null=null) for part in asked]
 
 

@@ -31,7 +31,7 @@ class Row(Checked):
 
     Attributes:
         method, subject, seed: of whom, about what.
-        null: what made the model know nothing, else empty.
+        null: by what nothing is true, else empty.
         asks, label: the question.
         values: score -> value, of those that it has.
         failed: what the method raised in place of an answer.

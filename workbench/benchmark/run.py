@@ -14,7 +14,8 @@ from typing import Any
 from torch.nn.modules.module import register_module_forward_hook
 
 from workbench.benchmark.methods import METHODS, Method
-from workbench.benchmark.questions import NULLS, Posed, check_seed, posed
+from workbench.benchmark.nulls import LABELS, NULLS
+from workbench.benchmark.questions import Posed, check_seed, posed
 from workbench.benchmark.results import Results, Row
 from workbench.benchmark.scoring import score
 from workbench.benchmark.subjects import SUBJECTS
@@ -105,8 +106,8 @@ def estimate(left: Sequence[Piece]) -> str:
 
 
 def _rows(method: str, name: str, seed: int) -> Iterator[Row]:
-    """The rows of a method about a subject, and about what is made of it that knows nothing."""
-    for null in ("", *NULLS):
+    """The rows of a method about a subject, and about what is made of it so that nothing is true."""
+    for null in ("", *NULLS, LABELS):
         for part in posed(name, seed, null):
             asked = {"method": method, "subject": name, "seed": seed, "null": null}
             row = answered(METHODS[method], part)

@@ -70,7 +70,7 @@ def _calls(asks: Asks, what: str) -> dict[str, Score]:
 
 
 def _in_nulls(asks: Asks, what: str) -> dict[str, Score]:
-    about = f"The share of {what}s that it calls true in models that know nothing, where none is."
+    about = f"The share of {what}s that it calls true in nulls, where none is."
     return {f"{asks}_in_nulls": Score(asks, "false alarms in nulls", about, None, 0)}
 
 
@@ -94,6 +94,7 @@ SCORES: dict[str, Score] = {
     **_ranking(Asks.NODES, "node"),
     **_in_nulls(Asks.NODES, "node"),
     **_calls(Asks.DECODABLE, "point"),
+    **_in_nulls(Asks.DECODABLE, "point"),
     **_calls(Asks.USED, "point"),
     **_in_nulls(Asks.USED, "point"),
     "where_accuracy": Score(
