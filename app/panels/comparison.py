@@ -160,11 +160,20 @@ def show(p: Panel, sides: Sides, both: Pair, says: str, *, by_condition: bool = 
         st.info(f"A and B cannot be subtracted here: {plain(str(error))}.")
         return
     verdict = differs(value_of(b_minus_a), [value_of(run) for run in runs.values()])
-    if verdict and not sides.one_model and (sample := measured_on(value_of(inspected(sides)[0]))).spread is not None:
-        verdict = f"At {conditions_of(sample)}: {uncapitalised(verdict)}"
+    if verdict and not sides.one_model and (conditions := _conditions(sides)):
+        verdict = f"{conditions}: {uncapitalised(verdict)}"
     p.show(
         code.call(figures.with_difference, runs, b_minus_a), {**runs, "difference": b_minus_a}, says, verdict=verdict
     )
+
+
+def _conditions(sides: Sides) -> str:
+    """At which lengths, or other conditions, the two are measured, each its own where they differ; empty without."""
+    samples = [measured_on(value_of(one)) for one in inspected(sides)]
+    each = ["" if sample.spread is None else conditions_of(sample) for sample in samples]
+    if each[0] == each[1]:
+        return f"At {each[0]}" if each[0] else ""
+    return "; ".join(f"{side} at {said}" for side, said in zip(("A", "B"), each, strict=True) if said)
 
 
 Drawn = tuple[dict[str, Symbol], Symbol]

@@ -110,7 +110,7 @@ def rates(held: Held) -> None:
     """Every claim's rate on held-out sequences as a figure."""
     found, names = held.found, held.names
     known = how_it_works.findings(held.look.opened.run, held.look.opened.step)
-    needed = [claim.claim for claim in known.claims if any(one.needed for one in claim.places)] if known else []
+    needs = {claim.claim: claims_in_words.need_in_a_word(claim.places) for claim in known.claims} if known else {}
     with panel("On held-out sequences", "claims") as p:
         p.show(
             code.call(figures.mechanisms, {found.name: code.call(claims.beside, held.inspection)}),
@@ -119,7 +119,7 @@ def rates(held: Held) -> None:
             f"How often each claim holds on held-out sequences ({found.sample.in_words}), with 95 % intervals, beside "
             "the nearest control at each place. A claim that holds as often under a control says nothing about this "
             "model.",
-            verdict=claims_in_words.how_many([judgements(found, name) for name in names], needed),
+            verdict=claims_in_words.how_many([judgements(found, name) for name in names], needs),
         )
 
 

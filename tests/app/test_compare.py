@@ -109,6 +109,11 @@ def test_other_sequences_are_not_paired_and_nothing_is_tested(explorer: AppTest)
     assert any("grouped by length, B's by digit" in one for one in said)
 
 
+def test_what_was_measured_at_other_lengths_says_so_of_each_side(explorer: AppTest) -> None:
+    compare(explorer, "sort-tempered", "sorter")
+    assert says(explorer, "**A at length 2 to") and says(explorer, "; B at length 2 to")
+
+
 def test_by_default_it_is_another_run_of_the_same_task_or_the_same_run(explorer: AppTest) -> None:
     page(explorer, "compare", run="chain-standard")
     assert explorer.selectbox(key="run2").value == "chain-chacal"

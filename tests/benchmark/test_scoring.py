@@ -126,7 +126,9 @@ def test_at_random_every_score_is_at_chance() -> None:
 def test_a_method_sees_no_truth_name_or_seed_and_the_same_subject_is_asked_the_same() -> None:
     for part in posed("inhibition_head", 7):
         run = part.question.run
-        assert (run.name, run.seed) == ("a model", None) and not run.truth.edges and not run.truth.labels
+        assert (
+            (run.name, run.seed) == ("a model", None) and not run.about and not run.truth.edges and not run.truth.labels
+        )
         assert part.question.seed != 7
     first, again = (METHODS["random"](of("inhibition_head", Asks.EDGES).question) for _ in range(2))
     assert first == again

@@ -192,7 +192,12 @@ def test_a_saved_subject_is_loaded_as_it_was(name: str, tmp_path: Path) -> None:
     subject, batch = planted(name, 3)
     subject.save(tmp_path / name)
     loaded = load(tmp_path / name)
-    assert sorted(path.name for path in (tmp_path / name).iterdir()) == ["truth.json", "weights.safetensors"]
+    assert sorted(path.name for path in (tmp_path / name).iterdir()) == [
+        "README.md", "truth.json", "weights.safetensors",
+    ]  # fmt: skip
+    card = (tmp_path / name / "README.md").read_text()
+    assert f"# {name}\n\n{subject.about} The weights" in card and "seed 3" in card and subject.about
+    assert all(node in card for group in subject.truth.needed for node in group)
     assert (loaded.name, loaded.seed, loaded.made_for, loaded.truth) == (name, 3, subject.made_for, subject.truth)
     assert torch.equal(loaded.decoder(batch.tokens), subject.decoder(batch.tokens))
 

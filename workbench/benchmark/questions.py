@@ -172,7 +172,7 @@ def _hidden(planted: Planted) -> int:
 
 def blind(planted: Planted) -> Planted:
     """A subject without its name, its seed and its truth."""
-    return replace(planted, name="a model", seed=None, truth=PlantedTruth())
+    return replace(planted, name="a model", seed=None, truth=PlantedTruth(), about="")
 
 
 def _effects(measured: Measurement, dim: str) -> dict[str, float]:

@@ -11,6 +11,7 @@ the tests cut every edge, silence every set of nodes and erase every label, in f
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -44,8 +45,9 @@ def make(name: str, seed: int | None = None, dtype: torch.dtype = torch.float32)
     Raises:
         ValueError: if there is no such subject.
     """
+    made = lookup(SUBJECTS, name, "subject")
     with torch.no_grad():
-        return lookup(SUBJECTS, name, "subject")(seed).to(dtype)
+        return replace(made(seed), about=(made.__doc__ or "").split("\n")[0]).to(dtype)
 
 
 def load(folder: Path) -> Planted:

@@ -17,6 +17,7 @@ from workbench.capture import Subject
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook
 from workbench.tasks import Task
+from workbench.util.distribution import version
 from workbench.util.files import load_tensors, new_folder, read_text, save_tensors, write_atomically
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
@@ -26,7 +27,7 @@ from workbench.util.strict_settings import Checked
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
-TRUTH, WEIGHTS = "truth.json", "weights.safetensors"
+TRUTH, WEIGHTS, CARD = "truth.json", "weights.safetensors", "README.md"
 LONGEST = 2**24  # bytes of a `truth.json` that are read
 
 
@@ -98,6 +99,7 @@ class Planted:
         made_for: the task.
         truth: what is true.
         seed: what it was drawn from; None where nothing was drawn: the plain basis, and parts in order.
+        about: what it is, in a sentence.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Planted:
     made_for: Task
     truth: PlantedTruth = field(default_factory=PlantedTruth)
     seed: int | None = None
+    about: str = ""
     config: ClassVar = SimpleNamespace(seed=0)
 
     def task(self) -> Task:
@@ -127,7 +130,7 @@ class Planted:
         return replace(self, decoder=self.decoder.to(dtype).eval())
 
     def save(self, folder: Path) -> None:
-        """Write `truth.json` and `weights.safetensors` into a new folder.
+        """Write `truth.json`, `weights.safetensors` and a card for people into a new folder.
 
         Raises:
             ValueError: if there is something already.
@@ -137,6 +140,29 @@ class Planted:
         with new_folder(folder) as made:
             write_atomically(made / TRUTH, saved.model_dump_json(indent=1).encode())
             save_tensors(made / WEIGHTS, self.decoder.state_dict(), {})
+            write_atomically(made / CARD, self.card.encode())
+
+    @property
+    def card(self) -> str:
+        """How the model was made and what is true of it, for people, in Markdown."""
+        truth, drawn = self.truth, "nothing drawn" if self.seed is None else f"drawn from the seed {self.seed}"
+        settings = ", ".join(f"{name} {value}" for name, value in self.made_for.model_dump().items())
+        each = {
+            "needed": [" or ".join(group) for group in truth.needed],
+            "against the right answer": truth.opposing,
+            "decoys": truth.decoys,
+            **{f"edges, {effect}": [e for e, of in truth.edges.items() if of is effect] for effect in Effect},
+            **{f"held at {held.point}, {'' if held.used else 'not '}used": [held.label] for held in truth.labels},
+        }
+        lines = [
+            f"# {self.name}",
+            "",
+            f"{self.about} The weights were written, not trained, by workbench {version()} ({drawn}). The model solves "
+            f"`{self.made_for.name}` ({settings}) without a mistake. `{TRUTH}` has what is true of it as data:",
+            "",
+            *(f"- {what}: {', '.join(names)}" for what, names in each.items() if names),
+        ]
+        return "\n".join(lines) + "\n"
 
     @classmethod
     def load(cls, folder: Path, tasks: Mapping[str, type[Task]]) -> Planted:

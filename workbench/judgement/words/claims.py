@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -115,28 +115,40 @@ def need_in_short(group: Group) -> str:
     return words if any(judgement.beyond for judgement in group) else f"but {words}"
 
 
-def how_many(claims: Sequence[Group], needed: Collection[str] = ()) -> str:
+def need_in_a_word(group: Group) -> str:
+    """Whether the answers need a claim at any of these places: `needed`, `not needed`, or that it is not known."""
+    needs = {judgement.need for judgement in group}
+    if any(judgement.needed for judgement in group):
+        return "needed"
+    if needs <= {Need.NOT_NEEDED, Need.UNTESTED}:
+        return "not needed" if Need.NOT_NEEDED in needs else "need not tested"
+    return "need not shown"
+
+
+def how_many(claims: Sequence[Group], needs: Mapping[str, str] | None = None) -> str:
     """How many of some claims are there beyond their controls somewhere, and each with how often it holds at most.
 
     Args:
         claims: each at every place where it is read.
-        needed: the names of those that the answers are known to need.
+        needs: claim -> `need_in_a_word`, where it is known.
     """
     beyond = [places for places in claims if any(judgement.beyond for judgement in places)]
     text = f"{len(beyond)} of {len(claims)} claims hold beyond their controls"
-    text += f": {', '.join(_at_most(places, needed) for places in beyond)}" if beyond else ""
-    others = [_at_most(places, needed) for places in claims if places not in beyond]
+    text += f": {', '.join(_at_most(places, needs or {}) for places in beyond)}" if beyond else ""
+    others = [_at_most(places, needs or {}) for places in claims if places not in beyond]
     return f"{text}; {'not so' if beyond else 'none of'} {', '.join(others)}." if others else f"{text}."
 
 
-def _at_most(places: Group, needed: Collection[str]) -> str:
+def _at_most(places: Group, needs: Mapping[str, str]) -> str:
     """`Minimum at the delimiter (79.2%, needed)`: at the place where it holds most, of those beyond controls if any."""
     told = [judgement for judgement in places if judgement.beyond] or places
     most = max(told, key=lambda judgement: judgement.rate if judgement.rate == judgement.rate else -1.0)
     said = [percent(most.rate)]
     if not most.beyond and most.found and most.against is not None:
         said.append(AGAINST[most.against])
-    return f"{most.title} ({', '.join([*said, *(['needed'] if most.claim in needed else [])])})"
+    if most.claim in needs and (most.beyond or needs[most.claim] == "needed"):  # of what is not there it tells nothing
+        said.append(needs[most.claim])
+    return f"{most.title} ({', '.join(said)})"
 
 
 def name_of(claim: JudgedClaim, group: Group) -> str:
