@@ -28,7 +28,7 @@ Measured = tuple[Run, float | None]
 
 
 def show(runs: Sequence[Measured]) -> None:
-    """Cards of some runs: the one that is opened first, then the most accurate of every task."""
+    """Cards of some runs: the first one, which is the one in the sidebar, then the most accurate of every task."""
     chosen = pick([(run, accuracy) for run, accuracy in runs if run.version])
     for start in range(0, len(chosen), IN_A_ROW):
         for one, column in zip(chosen[start : start + IN_A_ROW], st.columns(IN_A_ROW), strict=False):

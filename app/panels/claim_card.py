@@ -69,6 +69,8 @@ class Verdict(NamedTuple):
         claims = known.claims if known else ()
         tested = [place for claim in claims if claim.claim == most.claim for place in claim.places]
         need = Verdict(words.need_in_short(tested), "violet", "bolt")
+        if beyond and tested and not need.words:
+            need = Verdict(words.need_in_a_word(tested), "gray", "bolt")
         return [one for one in (often, against, need) if one.words]
 
 

@@ -92,14 +92,14 @@ def spectra(look: Look) -> None:
         mean = f"mean of {len(code.value_of(held).sample)} {kind} sequences"
         of_controls, each = chosen.untrained(held), held[chosen.name].examples
         drawn = {"this input": one, mean: of_runs}
-        if has_dominant(code.value_of(each)):
+        verdict, dominant, apart = _verdict(chosen, held, code.value_of(of_runs))
+        if has_dominant(code.value_of(each)) and apart:
             drawn[f"{mean}, {WITHOUT}"] = code.call(without_dominant, each).mean()
         if chosen.name == "spectrum":
             figure = code.call(figures.spectrum, {mean: of_runs}, {mean: {"this input": one}})[0]
         else:
             controls = {mean: of_controls} if of_controls else {}
             figure = code.call(figures.by_layer, drawn, controls)[0]
-        verdict, dominant = _verdict(chosen, held, code.value_of(of_runs))
         of_sequences = f"{capitalised(kind)} sequences: {code.value_of(held).sample.in_words}."
         says = " ".join(filter(None, (dominant, code.value_of(of_runs).caption, of_sequences)))
         p.show(figure, {"this-input": one, "held-out": of_runs} | of_controls, says, verdict=verdict)
@@ -116,15 +116,17 @@ def spectra(look: Look) -> None:
     many_sequences(look.opened)
 
 
-def _verdict(chosen: Chosen, held: Symbol, mean: Measurement) -> tuple[str | None, str]:
-    """What the mean by layer shows, None of a spectrum, or where there is no number; and which rows dominate."""
+def _verdict(chosen: Chosen, held: Symbol, mean: Measurement) -> tuple[str | None, str, bool]:
+    """What the mean by layer shows, None of a spectrum, or where there is no number; which rows dominate; and whether
+    they do so often enough to be drawn apart.
+    """
     if mean.dims != ("layer",):
-        return None, ""
+        return None, "", True
     if chosen.name not in COLLAPSED_LOW:
-        return by_place.extremes(mean), ""
+        return by_place.extremes(mean), "", True
     result = code.value_of(held[chosen.name])
     judged = judgement.judge(mean, result.examples, result.control_draws.get(UNTRAINED))
-    return (None, "") if judged is None else (of_layers(judged), dominated(judged))
+    return (None, "", True) if judged is None else (of_layers(judged), dominated(judged), judged.in_some)
 
 
 def distribution(chosen: Chosen) -> None:

@@ -75,7 +75,8 @@ def begin(runs: list[cards.Measured]) -> None:
     if model is None or len(runs) > 1:
         with st.container(horizontal=True, key="questions"):
             questions.links([run for run, _ in runs])
-    cards.show(runs)
+    chosen = st.session_state.get("run")
+    cards.show(sorted(runs, key=lambda one: one[0].name != chosen))
 
 
 def welcome() -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from tests.circuits.conftest import doubled_chaser
 from tests.conftest import files_of_at_most
-from workbench.circuits import Circuit, Comparison, Graph, faithfulness, smallest_faithful
+from workbench.circuits import Circuit, Comparison, Graph, faithfulness, smallest_faithful, summary
 from workbench.circuits.summary import find_circuit
 from workbench.cli import main
 from workbench.judgement.faithful import CircuitJudgement, Faithful
 from workbench.judgement.words import circuits as words
+from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
@@ -24,6 +26,17 @@ from workbench.util.seeds import generator
 @pytest.fixture(scope="module")
 def sorter(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return compile_run("sorter", tmp_path_factory.mktemp("run") / "sorter", {"q": 6, "max_length": 6})
+
+
+@pytest.mark.parametrize(
+    ("kept", "edges"),
+    [([0.2, 0.95, 0.97, 1.0], 9), ([0.95, 1.2, 1.0, 1.0], 23), ([0.2, 0.4, 0.8, 1.0], 46), ([1.0, 0.4, 0.8, 0.5], 46)],
+)
+def test_a_circuit_has_the_fewest_edges_from_which_on_enough_is_kept(kept: list[float], edges: int) -> None:
+    shares = [0.1, 0.2, 0.5, 1.0]
+    values, coords = np.array([kept, kept]).T, {"share": shares, "example": range(2)}
+    curve = Measurement("Kept", values, ("share", "example"), coords, "share of the metric")
+    assert summary._size(curve, Graph(2, 2)) == edges
 
 
 def test_a_circuit_is_found_on_half_of_the_pairs_and_tested_on_the_other(sorter: Run) -> None:

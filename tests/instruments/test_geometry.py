@@ -91,6 +91,15 @@ def test_curvature_is_the_mean_arc_cosine_of_successive_steps(stage: Stage) -> N
     assert in_range == pytest.approx(curvature.curvature(z[:, 2:7]).numpy(), abs=1e-12)
 
 
+def test_neighbours_that_rounding_alone_tells_apart_are_equal() -> None:
+    rows = noise(1, 8, 16).float()
+    rows[0, 3:5] = rows[0, 2]
+    rounded = rows.clone()
+    rounded[0, 4] += 3e-7 * noise(16).float()  # where two heads add up in another order
+    assert curvature.curvature(rounded).tolist() == pytest.approx(curvature.curvature(rows).tolist(), abs=1e-5)
+    assert curvature.curvature(1e-3 * rows).tolist() == pytest.approx(curvature.curvature(rows).tolist(), abs=1e-5)
+
+
 def test_independent_tokens_turn_by_two_thirds_of_pi_and_standing_still_is_no_turn() -> None:
     assert curvature.curvature(noise(50, 30, 400)).mean().item() == pytest.approx(2 * math.pi / 3, abs=0.01)
     rows = noise(1, 6, 5)

@@ -45,9 +45,9 @@ def test_a_layer_is_named_only_where_it_is_clearly_least() -> None:
     clear = judged(measured([2.0, 1.7, 1.2]), models([2.5, 2.4, 2.3]))
     assert clear.least.places == ({"layer": POINTS[2]},) and clear.at_least is not None
     assert in_words(clear).startswith(
-        "Matrix entropy lies below 8 re-initialised models at 3 points from the embedding"
-    )
-    assert "representations collapse there. It is least after MLP 0 (1.2" in in_words(clear)
+        "Matrix entropy lies below 8 re-initialised models after attention 0 and after MLP 0: representations collapse"
+    ), "what is embedded no layer has worked on"
+    assert "than before training. It is least after MLP 0 (1.2" in in_words(clear)
     assert "8 re-initialised models 2.2" in in_words(clear)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -147,8 +147,8 @@ def find_circuit(
         control: the same on pairs that change nothing relevant, or None.
         generator: draws halves for the overlap.
         method: a name in `METHODS`; nodes are patched one by one where it is the exact one.
-        size: edges that the circuit is grown to; by default the fewest of those measured that keep 90 to 110 % of the
-            metric on the pairs that it was found on.
+        size: edges that the circuit is grown to; by default the fewest of those measured from which on all keep 90 to
+            110 % of the metric on the pairs that it was found on.
         shares: sizes at which faithfulness is measured.
         progress: told what is measured next, and how much of all that is: `edges scored on 32 pairs (1 of 6)`.
 
@@ -207,10 +207,10 @@ def _tested(
 
 
 def _size(curve: Measurement, graph: Graph) -> int:
-    """The fewest edges of a curve with which a circuit keeps what a faithful one keeps; all where none does."""
-    shares, kept = curve.coords["share"], curve.mean().values
-    enough = [share for share, value in zip(shares, kept, strict=True) if LEAST <= value <= MOST]
-    return round((enough or [1.0])[0] * graph.n_edges)
+    """The fewest edges of a curve from which on circuits keep what a faithful one keeps; all where none does."""
+    kept = zip(curve.coords["share"], curve.mean().values, strict=True)
+    enough = [share for share, _ in takewhile(lambda size: LEAST <= size[1] <= MOST, reversed([*kept]))]
+    return round((enough or [1.0])[-1] * graph.n_edges)
 
 
 def _judged(tested: Comparison, circuit: Circuit, curve: Measurement, halves: Measurement) -> CircuitJudgement:

@@ -24,7 +24,10 @@ def add(commands: Commands, name: str) -> None:
     add_pairs(parser)
     parser.add_argument("--method", default="eap_ig", help="eap_ig, eap, gim or path_patching, which is exact and slow")
     parser.add_argument(
-        "--edges", type=int, metavar="N", help="the circuit's size (default: the fewest that keep 90 to 110 %%)"
+        "--edges",
+        type=int,
+        metavar="N",
+        help="the circuit's size (default: the fewest from which on all keep 90 to 110 %%)",
     )
     parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
     add_seed(parser, "seed of the pairs")

@@ -19,6 +19,9 @@ from workbench.judgement.rule import Stored
 from workbench.measurement import Measurement
 from workbench.measurement.draws import DRAW, limit
 
+EMBEDDED = "blocks.0.hook_resid_pre"  # what no layer has worked on does not collapse
+SOME = 0.05  # of the sequences: where rows dominate in fewer, the measure is about what it is with them
+
 
 class Dominated(Stored):
     """A layer at which few rows of a sequence hold most of its squared norm.
@@ -65,6 +68,11 @@ class Spread(Stored):
     models: int
     at_least: tuple[float, float] | None
     collapsed: tuple[str | int, ...]
+
+    @property
+    def in_some(self) -> bool:
+        """Whether rows dominate in more than a few sequences, at some layer."""
+        return any(layer.sequences > SOME * layer.of for layer in self.dominated)
 
 
 def judge(mean: Measurement, examples: Measurement | None = None, draws: Measurement | None = None) -> Spread | None:
@@ -128,7 +136,7 @@ def _dominated(examples: Measurement) -> list[Dominated]:
 
 def _collapsed(mean: Measurement, draws: Measurement) -> list[str | int]:
     """The layers at which the interval lies below the limit that a further model would go below in few cases."""
-    shared = [layer for layer in mean.coords["layer"] if layer in draws.coords["layer"]]
+    shared = [layer for layer in mean.coords["layer"] if layer in draws.coords["layer"] and layer != EMBEDDED]
     high = mean.values if mean.high is None else np.where(np.isnan(mean.high), mean.values, mean.high)
     ends = dict(zip(mean.coords["layer"], high, strict=True))
     # The one rule is of counts, and an entropy has no tries to count: it is held against a limit of further models.

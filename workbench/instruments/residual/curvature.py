@@ -23,6 +23,7 @@ from workbench.instruments.shared import no_reason
 from workbench.measurement import Measurement
 
 CONTROLS = ("untrained",)
+EQUAL = 16  # units of rounding of the longest row, within which two rows are one
 
 needs, why_not = from_embedding, no_reason
 
@@ -31,9 +32,14 @@ def curvature(z: Float[Tensor, "n pos d"]) -> Float[Tensor, " n"]:
     """The mean angle in radians between successive steps from token to token, in float64.
 
     Two equal neighbours make a step of length 0, which has no direction: the turns before and after it do not count.
+    Equal are those that only rounding tells apart, such as one token twice in a model without positions.
     NaN where no turn is left, as with fewer than three tokens. Raises ValueError if z holds NaN or infinity.
     """
-    steps = prepare(in_range(z, torch.float64).double().diff(dim=-2), centre=False, unit_rows=True, dtype=torch.float64)
+    tokens = in_range(z, torch.float64).double()
+    steps = tokens.diff(dim=-2)
+    least = EQUAL * torch.finfo(z.dtype).eps * tokens.norm(dim=-1).amax(-1)  # [n], of what rounding alone makes
+    steps = torch.where(steps.norm(dim=-1, keepdim=True) > least[:, None, None], steps, 0.0)
+    steps = prepare(steps, centre=False, unit_rows=True, dtype=torch.float64)
     before, after = steps[:, :-1], steps[:, 1:]
     # Not by arccos of the inner product: near 0 and π that keeps half of the digits
     angles = 2 * torch.atan2((before - after).norm(dim=-1), (before + after).norm(dim=-1))

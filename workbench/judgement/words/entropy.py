@@ -19,11 +19,13 @@ def in_words(spread: Spread) -> str:
 
 def of_layers(spread: Spread) -> str:
     """The same without the rows that dominate."""
-    name = f"{spread.name}{' without the dominant tokens' if spread.dominated else ''}"
+    name = f"{spread.name}{' without the dominant tokens' if spread.in_some else ''}"
     models = f"{spread.models} re-initialised models"
     parts = []
     if spread.collapsed:
-        parts.append(f"{name} lies below {models} {_layers(spread.collapsed)}: representations collapse there.")
+        where = _layers(spread.collapsed)
+        fewer = "representations collapse there, into fewer directions than before training"
+        parts.append(f"{name} lies below {models} {where}: {fewer}.")
     elif spread.models >= FEWEST_NULLS:
         parts.append(f"At no layer is {uncapitalised(name)} clearly below {models}: no collapse is seen.")
     parts.append(_least(spread, "It" if parts else name))
