@@ -38,9 +38,11 @@ def top(words: list[list[str]]) -> Measurement:
 def test_where_right_answers_come_on_top_is_counted_at_scored_positions_alone() -> None:
     told = on_top(top([["7", "1", "9"], ["7", "2", "9"], ["0", "2", "3"]]), ["", "2", "3"])
     assert told == (
-        "The right answer is on top after MLP 0 at 2 of 2 scored positions, and first at half of them or more after "
-        "attention 0 (1)."
+        "The right answer is on top after MLP 0 at 2 of 2 scored positions, at 1 of them already after attention 0, "
+        "before that at none."
     )
+    at_once = on_top(top([["1", "2"], ["1", "2"]]), ["1", "2"])
+    assert at_once is not None and at_once.endswith("at 2 of them already at hook_embed.")
     assert on_top(top([["7"], ["7"]]), [""]) is None, "nothing is asked for"
     never = on_top(top([["7", "7"], ["7", "7"]]), ["1", "2"])
     assert never is not None and "at 0 of 2" in never and never.endswith("at no point before at half of them.")

@@ -28,3 +28,6 @@ def test_points_at_which_a_probe_gains_as_much_are_all_named() -> None:
     assert gained(two, gain(two)) == f"{lead} {where}: 90 to 100% decoded, 25 to 35% {other}"
     none = accuracy([np.nan] * 3, [0.5] * 3)
     assert gained(none, gain(none)) is None
+    coords = {"condition": (TRAINED, TOKEN), "place": ["6", "7"]}
+    of_places = Measurement("Accuracy", np.array([[0.5, 0.9], [0.5, 0.25]]), ("condition", "place"), coords, "share")
+    assert f"{lead} at position 7: 90%" in str(gained(of_places, gain(of_places)))

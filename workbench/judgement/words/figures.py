@@ -78,7 +78,8 @@ def on_top(table: Measurement, right: Sequence[str], what: str = "right answer")
     first = next((i for i, count in enumerate(found) if count >= max(1, n / 2)), None)
     if first is None or first == len(points) - 1:
         return f"{text}; at no point before at half of them."
-    return f"{text}, and first at half of them or more {at_point(points[first])} ({found[first]})."
+    before = f", before that at {max(found[:first]) or 'none'}" if first else ""
+    return f"{text}, at {found[first]} of them already {at_point(points[first])}{before}."
 
 
 def arrives(steps: Measurement, gold: Sequence[tuple[int, int, int]], query: int) -> str | None:

@@ -119,8 +119,10 @@ def gained(accuracy: Measurement, gains: Measurement) -> str | None:
         return None
     own = [float(accuracy.select(condition=TRAINED, **place).values) for place in most.places]
     reached, beside = (between(values, accuracy.units) for values in (own, [value - most.value for value in own]))
-    lead = f"The lead over every control is largest {at_places(most)}"
-    return f"{lead}: {reached} decoded, {beside} by the best baseline or re-initialised model."
+    where = at_places(most)
+    if all(str(place.get("place")).isdecimal() for place in most.places):  # as `figures.probes` has it
+        where = where.replace("place ", "position ")
+    return f"The lead over every control is largest {where}: {reached} decoded, {beside} by the best baseline or re-initialised model."
 
 
 def used(judged: Used) -> str:
