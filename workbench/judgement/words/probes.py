@@ -122,7 +122,8 @@ def gained(accuracy: Measurement, gains: Measurement) -> str | None:
     where = at_places(most)
     if all(str(place.get("place")).isdecimal() for place in most.places):  # as `figures.probes` has it
         where = where.replace("place ", "position ")
-    return f"The lead over every control is largest {where}: {reached} decoded, {beside} by the best baseline or re-initialised model."
+    lead = f"The lead over every control is largest {where}"
+    return f"{lead}: {reached} decoded, {beside} by the best baseline or re-initialised model."
 
 
 def used(judged: Used) -> str:
