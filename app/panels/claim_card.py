@@ -63,7 +63,8 @@ class Verdict(NamedTuple):
         """
         most = max(places, key=lambda one: one.rate if one.rate == one.rate else -1.0)
         seal = most.beyond and most.often in (Often.ALWAYS, Often.MOSTLY)
-        often = Verdict(words.often_in_short(most, len(places) > 1), "blue" if seal else "gray", ICONS[most.often])
+        differ = len({numbers.percent(place.rate) for place in places}) > 1
+        often = Verdict(words.often_in_short(most, differ), "blue" if seal else "gray", ICONS[most.often])
         beyond = any(one.beyond for one in places)
         against = Verdict(words.against_in_short(places), *(("blue", "done_all") if beyond else ("gray", "balance")))
         claims = known.claims if known else ()

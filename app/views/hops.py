@@ -45,7 +45,8 @@ SAYS = (
 FOLLOWED = (
     "Point at a token, or move with the arrow keys: arcs are the edges of each hop, as thick as what flows over them, "
     "γ to the power of the hops before. A row says where a hop arrives, in per cent, its true ancestors framed in "
-    "orange; the last row is what all hops read together. Only what is at least 0.2 % of a row is followed."
+    "orange; the last row is what all hops read together, scaled to 100 %. Only what is at least 0.2 % of a row is "
+    "followed."
 )
 belongs_to_run("hops_powers")
 
