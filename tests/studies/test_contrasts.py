@@ -10,6 +10,7 @@ from workbench.judgement.words.studies import sentence
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import mean_over_runs, over_seeds
 from workbench.studies import Higher, Near, Outcome, Reaches, StaysBelow, Verdict
+from workbench.studies.study import Published
 
 
 def mean(*values: float, units: str = "share") -> Measurement:
@@ -90,6 +91,35 @@ def over_training(*curves: tuple[float, ...]) -> Measurement:
 
 
 FLAT, RISING = (0.1, 0.5, 0.51, 0.5, 0.51), (0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+def test_a_difference_below_half_of_the_published_one_does_not_hold_where_no_curve_rises() -> None:
+    def asked(curve: tuple[float, ...], *values: float) -> dict[str, dict[str, Measurement]]:
+        own, flat = over_training(curve, curve, curve), over_training(FLAT, FLAT, FLAT)
+        one = {"accuracy": mean(*values), "accuracy over training": own}
+        return {"one": one, "other": {"accuracy": mean(*OF_OTHERS), "accuracy over training": flat}}
+
+    near = tuple(value + 0.03 for value in OF_OTHERS)
+    published = [Published("one", "accuracy", 0.99), Published("other", "accuracy", 0.24)]
+    contrast = Higher("accuracy", "one", "other")
+    outcome = contrast.beside(published).ask(asked(FLAT, *near))
+    assert (outcome.verdict, outcome.rule) == (Verdict.FAILS, Rule.SMALLER) and outcome.high is not None
+    assert 0 < outcome.high < 0.375
+    assert sentence(outcome).endswith("; less than half of the +75 percentage points that were published")
+    assert contrast.ask(asked(FLAT, *near)).verdict is Verdict.OPEN, "nothing was published"
+    assert (
+        contrast.beside(published[:1])
+        == contrast.beside([Published("one", "accuracy", 0.9, {"length": 3})])
+        == contrast
+    )
+    less = [Published("one", "accuracy", 0.5), published[1]]
+    assert contrast.beside(less).ask(asked(FLAT, *near)).verdict is Verdict.OPEN, "half of it may be there"
+    assert contrast.beside(published).ask(asked(RISING, *near)).verdict is Verdict.STOPPED
+    unknown = {name: {"accuracy": own["accuracy"]} for name, own in asked(FLAT, *near).items()}
+    assert contrast.beside(published).ask(unknown).verdict is Verdict.OPEN, "a curve that nobody kept may rise"
+
+
+OF_OTHERS = (0.3, 0.38, 0.46, 0.34, 0.42, 0.36, 0.44, 0.32, 0.4, 0.35, 0.41, 0.37)
 
 
 def test_what_still_rises_was_stopped_on_the_way() -> None:

@@ -26,6 +26,7 @@ LAST_PART = 0.2  # of the training steps, over which a curve is said to rise or 
 RISES = 0.02  # of a curve over that part: a group whose mean rises by so much was stopped on the way
 PLATEAU = 0.03  # of a share: where all seeds of both groups lie within so much and none rises, nothing tells them apart
 SOLVED = 0.95  # of a share: seeds that lie together above it have learnt the task
+PART = 0.5  # of a published difference: one that is smaller, with its whole interval, is not that difference
 
 
 class Verdict(StrEnum):
@@ -58,6 +59,7 @@ class Rule(StrEnum):
     NEVER_RIGHT = "no group is right often enough"
     PLATEAU = "all seeds on one plateau"
     RISING = "a curve that still rises"
+    SMALLER = "less than half of what was published"
 
 
 class ContrastQuestion(Stored):
@@ -68,12 +70,14 @@ class ContrastQuestion(Stored):
         quantity: what it is about.
         value: the margin, or the value to be reached or to be near.
         within: how near.
+        published: the difference that was published of these groups at these places; None where none was.
     """
 
     kind: ContrastKind
     quantity: str
     value: float = 0.0
     within: float = 0.0
+    published: float | None = None
 
 
 class Group(Stored):
@@ -190,7 +194,8 @@ def decide(asked: ContrastQuestion, groups: Sequence[Group]) -> Outcome:
     where all of it lies on the other. What every seed should reach holds where every seed does, and does not hold
     where none does; what none should reach, the other way round. Where neither is so, or no seed reaches the value,
     and the curve of a group still rose at the end, training was stopped on the way. Otherwise nothing was learnt
-    that could differ where no group is right, or all seeds lie on one plateau, and else it is not settled.
+    that could differ where no group is right, or all seeds lie on one plateau. A difference does not hold either where
+    no curve rises and its whole interval lies below half of what was published. Else it is not settled.
     """
     if asked.kind is ContrastKind.HIGHER:
         outcome = _higher(asked, *groups)
@@ -206,6 +211,9 @@ def decide(asked: ContrastQuestion, groups: Sequence[Group]) -> Outcome:
     together = len(outcome.groups) == 2 and outcome.groups[0].units == "share" and max(each) - min(each) <= PLATEAU
     if together and outcome.verdict is Verdict.OPEN and max(each) < SOLVED:
         return outcome.model_copy(update={"verdict": Verdict.NOTHING_LEARNT, "rule": Rule.PLATEAU})
+    claimed = max(asked.published or 0.0, 0.0)
+    if outcome.verdict is Verdict.OPEN and outcome.high is not None and outcome.high < PART * claimed:
+        return outcome.model_copy(update={"verdict": Verdict.FAILS, "rule": Rule.SMALLER})
     return outcome
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.judgement.contrast import ContrastKind, ContrastQuestion, Group, Outcome, decide
 from workbench.judgement.words.studies import Places, question
 from workbench.measurement import Measurement
+from workbench.measurement.places import place_in_words
 from workbench.measurement.units import scale_of
 from workbench.util.lookup import lookup
+
+if TYPE_CHECKING:
+    from workbench.studies.study import Published
 
 OVER_TRAINING, OVER_FINE_TUNING = " over training", " over fine-tuning"
 """Ends of the names of learning curves, which say whether a group had come to rest."""
@@ -41,6 +45,10 @@ class Contrast(ABC):
     def asks(self) -> str:
         """What it asks, in words."""
         return question(self.asked, self.places)
+
+    def beside(self, published: Iterable[Published]) -> Contrast:
+        """The same with what was published of it, where that is a difference of its groups at their places."""
+        return self
 
     def check(self, units: str) -> None:
         """Raise ValueError if it compares a group with itself, or its value is none of a quantity in these units."""
@@ -84,6 +92,7 @@ class Higher(Contrast):
         by: the margin, in the quantity's units; if it is negative, being lower by less is enough.
         at: dim -> coordinate, where the quantity has dims.
         than_at: the coordinate of the other group, where it is another one; then the two may be one group.
+        published: the difference that was published, where one was (`Study.asked` fills it in).
     """
 
     quantity: str
@@ -92,14 +101,22 @@ class Higher(Contrast):
     by: float = 0.0
     at: Mapping[str, Any] = field(default_factory=dict)
     than_at: Mapping[str, Any] | None = None
+    published: float | None = None
 
     @property
     def asked(self) -> ContrastQuestion:
-        return ContrastQuestion(kind=ContrastKind.HIGHER, quantity=self.quantity, value=self.by)
+        return ContrastQuestion(
+            kind=ContrastKind.HIGHER, quantity=self.quantity, value=self.by, published=self.published
+        )
 
     @property
     def places(self) -> Places:
         return ((self.group, self.at), (self.than, self.at if self.than_at is None else self.than_at))
+
+    def beside(self, published: Iterable[Published]) -> Contrast:
+        known = {(one.group, one.quantity, place_in_words(one.at)): one.value for one in published}
+        ours, theirs = (known.get((group, self.quantity, place_in_words(at))) for group, at in self.places)
+        return self if ours is None or theirs is None else replace(self, published=ours - theirs)
 
 
 @dataclass(frozen=True)

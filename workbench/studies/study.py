@@ -216,8 +216,8 @@ class Study:
         return () if self.tunes is None else self.tunes.taken(scale)
 
     def asked(self, scale: Scale) -> Sequence[Contrast]:
-        """The contrasts that are asked at a scale."""
-        return self.contrasts_at.get(scale, self.contrasts)
+        """The contrasts that are asked at a scale, each with what was published of it."""
+        return [contrast.beside(self.published) for contrast in self.contrasts_at.get(scale, self.contrasts)]
 
     def check(self, scale: Scale) -> None:
         """Raise ValueError if a contrast is about a group that a scale does not have, or a setting is wrong."""

@@ -85,6 +85,8 @@ def _higher(outcome: Outcome, asked: ContrastQuestion) -> str:
         text += f"; all seeds of {alike} are equal, which leaves no interval" if alike else "; there is no interval"
     if outcome.rule is Rule.NEVER_RIGHT:
         text += f"; neither reaches {percent(RIGHT)}"
+    if outcome.rule is Rule.SMALLER and asked.published is not None:
+        text += f"; less than half of the {difference(asked.published, units=ours.units)} that were published"
     if outcome.rule is Rule.PLATEAU:
         text += f"; all seeds lie within {difference(PLATEAU, units='share')[1:]}, and no curve still rises"
     return text
