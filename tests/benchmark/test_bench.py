@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import signal
@@ -170,6 +171,25 @@ def test_a_run_costs_what_it_runs(tmp_path: Path) -> None:
     assert passes["random"] == 0 < passes["eap"] < passes["eap_ig"] and passes["path_patching"] > 0
     assert results.cost("eap")["sequences"] >= passes["eap"]
     assert results.cost("probe")["sequences"] >= 512 and passes["probe"] >= 2  # of one subject, which has labels
+
+
+def test_results_may_be_packed_and_what_is_no_packed_result_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed, plain = tmp_path / "bench.json.gz", tmp_path / "bench.json"
+    results = bench(["random"], out=packed)
+    results.save(plain)
+    assert gzip.decompress(packed.read_bytes()) == plain.read_bytes() and Results.load(packed) == Results.load(plain)
+    good = packed.read_bytes()
+    for data in (plain.read_bytes(), good[:-20], b"", good[:40] + b"0" * 40):
+        packed.write_bytes(data)
+        with pytest.raises(ValueError, match=r"bench\.json\.gz") as raised:
+            Results.load(packed)
+        assert "\n" not in str(raised.value)
+    packed.write_bytes(good)
+    monkeypatch.setattr("workbench.benchmark.results.LARGEST", 1000)
+    with pytest.raises(ValueError, match="more than the 1,000 bytes that are read"):
+        Results.load(packed)
 
 
 def test_ctrl_c_keeps_what_is_done(

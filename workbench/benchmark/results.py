@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -22,8 +24,21 @@ from workbench.util.settings import as_json
 from workbench.util.strict_settings import Checked
 
 LARGEST = 2**28  # bytes of results that are read
+PACKED = ".gz"  # end of a file's name
 WIDE = 160  # letters of a table in a terminal
 UNBOUNDED = ("width", "unfaithful")  # what is no share
+
+
+def _unpacked(path: Path) -> bytes:
+    """The bytes that were packed. Raises ValueError, in one line, if they are not, or are too many."""
+    try:
+        with gzip.open(path) as file:
+            data = file.read(LARGEST + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is corrupted: {error}") from None
+    if len(data) > LARGEST:
+        raise ValueError(f"{path} holds more than the {LARGEST:,} bytes that are read")
+    return data
 
 
 class Row(Checked):
@@ -108,16 +123,17 @@ class Results(Checked):
         if not path.is_file():
             raise ValueError(f"there are no results at {path}; `workbench bench run` makes them")
         try:
-            return cls.model_validate_json(read_text(path, LARGEST))
+            return cls.model_validate_json(_unpacked(path) if path.suffix == PACKED else read_text(path, LARGEST))
         except ValidationError as error:
             raise ValueError(f"{path}: {first_problem(error, cls)}") from None
 
     def save(self, path: Path) -> None:
-        """Write all as JSON, a row a line, numbers to six digits; the folder is made where there is none."""
+        """Write all as JSON, a row a line, packed where the name ends in `.gz`; the folder is made if there is none."""
         rows = ",\n  ".join(row.model_dump_json(exclude_defaults=True) for row in self.rows)
         head = self.model_dump_json(include={"format", "version", "commit", "done"})
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, f'{head[:-1]},\n "rows": [\n  {rows}\n]}}\n'.encode())
+        data = f'{head[:-1]},\n "rows": [\n  {rows}\n]}}\n'.encode()
+        write_atomically(path, gzip.compress(data, mtime=0) if path.suffix == PACKED else data)
 
     @classmethod
     def merged(cls, parts: Sequence[Results]) -> Results:
