@@ -127,11 +127,14 @@ def test_only_what_mostly_holds_beyond_its_controls_has_a_blue_seal(rate: float,
 
 
 @pytest.mark.parametrize("need", Need)
-def test_a_badge_says_that_answers_need_a_claim_where_the_run_is_known_to(need: Need) -> None:
+def test_a_badge_says_whether_answers_need_a_claim_that_holds_where_the_run_is_known(need: Need) -> None:
     place = judged(1.0, Against.BEYOND, need)
     known = Findings.model_validate({"name": "a run", "samples": [SAMPLE], "claims": [{"places": [place]}]})
-    badges = Verdict.on_many([judged(1.0, Against.BEYOND)], known)[2:]
-    assert [one.words for one in badges] == ([claims_in_words.need_in_short([place])] if place.needed else [])
+    (badge,) = Verdict.on_many([judged(1.0, Against.BEYOND)], known)[2:]
+    shown, words = claims_in_words.need_in_short([place]), claims_in_words.need_in_a_word([place])
+    assert (badge.words, badge.colour) == ((shown, "violet") if place.needed else (words, "gray"))
+    alike = judged(1.0, Against.NO_MORE)
+    assert len(Verdict.on_many([alike], known)[2:]) == place.needed, "of what controls do too it tells nothing"
     assert [one.words for one in Verdict.on_many([place], None)[2:]] == [], "of a run that nobody knows"
 
 
