@@ -24,7 +24,8 @@ ABOUT = {
 class Finding:
     """A sentence that the numbers complete: `{mean}`, `{worst}` in `{where}`, and `{other}` of another method.
 
-    Where `silent` is a score, `{silent}` is that of the other method: how often it does not answer.
+    Where `silent` is a score, `{silent}` is that of the other method: how often it does not answer. `{worst}` is of the
+    family where it is worst, or of the one that is named.
     """
 
     method: str
@@ -33,6 +34,7 @@ class Finding:
     other: str = ""
     null: str | None = None
     silent: str = ""
+    family: str = ""
 
 
 FINDINGS = (
@@ -55,6 +57,14 @@ FINDINGS = (
         "edge_cutting",
         "edges_power",
         "Cutting one edge at a time names {worst} of them on {where}, where another head stands in; {mean} over all.",
+        family="either_head",
+    ),
+    Finding(
+        "edge_cutting",
+        "edges_power",
+        f"On {{where}}, each of whose edges matters for some answers alone, the intervals of `edge_cutting` over {PAIRS} pairs are clear "
+        "of zero at {worst} of the true edges.",
+        family="sorter",
     ),
     Finding(
         "eap",
@@ -76,6 +86,13 @@ FINDINGS = (
         "decodable_false_alarms",
         "A `probe` without controls says at {worst} of points on {where} that the residual holds more than the token "
         "and its position tell, where it does not; over all families `{other_name}` says so at {other}.",
+        "probe_controlled",
+    ),
+    Finding(
+        "probe",
+        "decodable_in_nulls",
+        "Of labels that were shuffled, a `probe` calls {mean} of points decodable ({worst} on {where}), `{other_name}` "
+        "{other}.",
         "probe_controlled",
     ),
     Finding(
@@ -104,8 +121,10 @@ def findings(results: Results) -> list[str]:
         silent = results.mean(each.other, each.silent) if each.silent else None
         if mean is None or (each.other and other is None) or (each.silent and silent is None):
             continue
+        if each.family and each.family not in mean.families:
+            continue
         best = SCORES[each.score].best
-        where = max(mean.families, key=lambda family: abs(mean.families[family] - best))
+        where = each.family or max(mean.families, key=lambda family: abs(mean.families[family] - best))
         words = each.text.format(
             mean=f"{mean.value:.2f}",
             worst=f"{mean.families[where]:.2f}",
