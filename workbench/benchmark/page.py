@@ -62,8 +62,8 @@ FINDINGS = (
     Finding(
         "edge_cutting",
         "edges_power",
-        f"On {{where}}, each of whose edges matters for some answers alone, the intervals of `edge_cutting` over {PAIRS} pairs are clear "
-        "of zero at {worst} of the true edges.",
+        "On {where}, each of whose edges matters for some answers alone, the intervals of `edge_cutting` over "
+        f"{PAIRS} pairs are clear of zero at {{worst}} of the true edges.",
         family="sorter",
     ),
     Finding(
