@@ -26,8 +26,8 @@ from workbench.util.messages import brief
 from workbench.util.progress import in_words, shown, steps, untold
 
 PER_SUITE = 20  # seeds that the suites of one `--seed` may have: those of the next begin behind them
-SLOW = {"causal_test": 10.0, "das": 10.0, "transformer_lens_eap": 1.5}  # seconds of a subject, on one core
-OTHERS, POSING = 0.7, 4.0  # seconds of other methods, and of making a subject's questions
+SLOW = {"causal_test": 2.1, "probe_mlp": 1.0, "transformer_lens_eap": 0.9}  # seconds of a subject, on one core
+OTHERS, POSING = 0.3, 2.0  # seconds of other methods, and of making a subject's questions
 
 
 @dataclass(frozen=True)
