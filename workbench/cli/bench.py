@@ -37,7 +37,7 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="run: methods; report: files of results; score: see above"
     )
-    parser.add_argument("--suite", default="quick", help="run: quick (minutes) or full (hours) (default: quick)")
+    parser.add_argument("--suite", default="quick", help="run: quick (minutes) or full (an hour) (default: quick)")
     parser.add_argument(
         "--seed",
         type=int,
