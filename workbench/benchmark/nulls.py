@@ -28,12 +28,12 @@ def null_of(planted: Planted, null: str, seed: int) -> Planted:
         ValueError: if there is no such null.
     """
     if null == LABELS:
-        return replace(planted, made_for=with_labels_dealt(planted.made_for, seed))
+        return replace(planted, made_for=_with_labels_dealt(planted.made_for, seed))
     model = lookup(NULLS, null, "null")(planted.decoder, generator(seed, "null", null))
     return replace(planted, decoder=cast(Decoder, model))
 
 
-def with_labels_dealt(task: Task, seed: int) -> Task:
+def _with_labels_dealt(task: Task, seed: int) -> Task:
     """The same task, whose labels are dealt anew among all places of a batch that have one."""
 
     def truth(self: Task, tokens: Tensor) -> Truth:

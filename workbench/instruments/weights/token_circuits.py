@@ -97,10 +97,10 @@ def stretch(subject: Subject, layer: int) -> float:
     return float(passed.double().norm()) / length if length else 1.0
 
 
-End = tuple[Tensor, list[str]]
+_End = tuple[Tensor, list[str]]
 
 
-def _parts(subject: Subject, layer: int, head: int, kind: str) -> tuple[End, End, tuple[Tensor, Tensor]]:
+def _parts(subject: Subject, layer: int, head: int, kind: str) -> tuple[_End, _End, tuple[Tensor, Tensor]]:
     """The vectors `[end, d_model]` and the names of a circuit's rows, of its columns, and the factors between them.
 
     What a head reads is as long as the layer's norm makes what is embedded.
@@ -176,9 +176,9 @@ def spreads(subject: Subject, layer: int, head: int) -> Measurement:
         ValueError: as `circuit`.
     """
     found: dict[str, float] = {}
-    for kind in circuits_of(subject):
+    for kind in (kind for kind in circuits_of(subject) if kind != "OV"):
         (rows, _), (columns, _), (into, out) = _parts(subject, layer, head, kind)
-        if kind != "OV" and max(len(rows), len(columns)) <= MOST_TOKENS:
+        if max(len(rows), len(columns)) <= MOST_TOKENS:
             queries, keys = rows @ into, out @ columns.T  # [query, d_head], [d_head, key]
             covariance = torch.cov(keys, correction=0).view(len(keys), len(keys))
             # The variance of q·k over keys is qᵀ Cov(k) q: no matrix of all pairs is made.

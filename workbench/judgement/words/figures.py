@@ -255,9 +255,8 @@ def largest_of_rows(m: Measurement) -> str | None:
     most = f"largest of all: {m.coords['from'][row]} → {m.coords['to'][column]}, {largest}"
     kind = m.settings.get("kind")
     if kind == "QK token-position":
-        if (
-            found.step or not found.beyond or list(m.coords["from"]) != list(m.coords["to"])
-        ):  # else a token's word is a position's
+        numbers = list(m.coords["from"]) == list(m.coords["to"])  # a token's word is a position's
+        if found.step or not (found.beyond and numbers):
             return f"{capitalised(most)}."
         of_all, mixed = counted(found.value, rows), counted(found.most, rows)
         own = f"{of_all} tokens score highest the position of their number"
