@@ -49,7 +49,7 @@ FROZEN = {
     "patch/1": "e3f7375c9a5e1184",
     "probe/1": "631dd64b8df647e4",
     "runs/1": "8576fa5f4cc2a5e9",
-    "study/1": "8bd4f766178a8ec7",
+    "study/2": "d022219898a75187",
     "table/1": "5ffbde97cffbc676",
 }
 """Form -> the checksum of its schema without descriptions. Another checksum is another form: raise its number."""

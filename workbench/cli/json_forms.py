@@ -268,7 +268,7 @@ class Table(Form):
 class Study(StoredResult):
     """`workbench study run`."""
 
-    format: Literal["study/1"]
+    format: Literal["study/2"]
     groups: dict[str, dict[str, Packed]]  # type: ignore[assignment]
 
 

@@ -178,7 +178,7 @@ class Result:
 
     def json(self) -> str:
         """All of it, as `result.json` has it, and the number of the form."""
-        return as_json({"format": "study/1", **self.to_dict()})
+        return as_json({"format": "study/2", **self.to_dict()})
 
 
 def read_result(path: Path, study: Study) -> Result:
