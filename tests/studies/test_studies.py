@@ -51,12 +51,12 @@ from workbench.studies import (
     zoo,
 )
 from workbench.studies.anew import judged_anew
-from workbench.studies.differs import differences
 from workbench.studies.drawing import Drawing
 from workbench.studies.engine import MEASURED, RESULT, RUNS, TUNED, TUNING, group_name
 from workbench.studies.figures import by_dim, by_group
 from workbench.studies.ledger import index_page, keep_earlier, study_page
 from workbench.studies.measures import AtCheckpoints, ByCondition, HalfRight, Inspect, Logged, OverTraining
+from workbench.studies.result import differences
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, write_json
 from workbench.studies.tuning import Choices

@@ -8,7 +8,7 @@ from dataclasses import replace
 from workbench.judgement.contrast import FEWEST_SEEDS, ContrastKind, Group, Outcome, Rule, Verdict
 from workbench.judgement.tuning import AS_PLANNED, Tried, Tuning
 from workbench.judgement.words.studies import what
-from workbench.measurement import Measurement, intervals
+from workbench.measurement import intervals
 from workbench.measurement.measurement import interval
 from workbench.measurement.units import scale_of
 from workbench.studies.contrasts import Contrast, Means
@@ -18,7 +18,12 @@ from workbench.studies.study import Study
 
 def judged_anew(result: Result, study: Study) -> Result:
     """A result with its intervals, outcomes and verdict by the rules of now, and its study's words as they are now."""
-    groups = {group: {name: _anew(mean) for name, mean in own.items()} for group, own in result.groups.items()}
+    groups = {group: dict(own) for group, own in result.groups.items()}
+    for group, own in result.groups.items():
+        for name, mean in own.items():
+            if mean.each is not None and scale_of(mean.units).outcomes:
+                low, high = interval(mean.each, mean.units, seeds=True)
+                groups[group][name] = replace(mean, low=low, high=high)
     contrasts = study.asked(result.scale)
     outcomes = list(result.outcomes)
     of_stored_numbers = not result.tried or any(one.asked is None for one in outcomes)
@@ -27,33 +32,20 @@ def judged_anew(result: Result, study: Study) -> Result:
             _asked_anew(contrast, outcome, groups, result.tried)
             for contrast, outcome in zip(contrasts, outcomes, strict=True)
         ]
+    tuning = result.tuning
+    if tuning is None:  # an earlier version tuned the groups of the contrasts that failed
+        of_earlier = Tuning.ON_FAILURE if result.tried else Tuning.NEVER
+        tuning = of_earlier if study.tune and study.runs else Tuning.PLANNED
     differs = [replace(each, why=study.reason(each.setting, result.scale)) for each in result.differs]
     return replace(
         result,
         groups=groups,
         outcomes=outcomes,
-        tuning=_tuning(result, study),
+        tuning=tuning,
         question=study.question,
         note=study.note,
         differs=differs,
     )
-
-
-def _anew(mean: Measurement) -> Measurement:
-    """A mean over seeds of a share with its interval from every seed's value."""
-    if mean.each is None or not scale_of(mean.units).outcomes:
-        return mean
-    low, high = interval(mean.each, mean.units, seeds=True)
-    return replace(mean, low=low, high=high)
-
-
-def _tuning(result: Result, study: Study) -> Tuning:
-    """How the groups of a result were tuned; an earlier version tuned those of the contrasts that failed."""
-    if result.tuning is not None:
-        return result.tuning
-    if not study.tune or not study.runs:
-        return Tuning.PLANNED
-    return Tuning.ON_FAILURE if result.tried else Tuning.NEVER
 
 
 def _asked_anew(contrast: Contrast, earlier: Outcome, groups: Means, tried: Sequence[Tried]) -> Outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.judgement.contrast import ContrastKind, ContrastQuestion, Group, Outcome, decide
@@ -70,13 +71,21 @@ class Contrast(ABC):
             settings: group -> those that were chosen for it, in words, where they are not those planned.
 
         Raises:
-            ValueError: if a group or quantity is missing, or as `check`.
+            ValueError: if a group or quantity is missing, `at` leaves dims open, or as `check`.
         """
         chosen, quantity = settings or {}, self.asked.quantity
         groups = []
         for name, at in self.places:
-            mean = _single(means, name, quantity, at)
-            of, curve = _curve(means[name], quantity)
+            own = lookup(means, name, "group")
+            mean = lookup(own, quantity, f"quantity of {name}").select(**at)
+            if mean.dims:
+                raise ValueError(
+                    f"{quantity} has the dims {', '.join(mean.dims)}: say at which coordinates to compare, in `at`"
+                )
+            # The group's learning curve, of the quantity or else of accuracy; one that is no share tells nothing here.
+            curves = product((quantity, "accuracy"), (OVER_TRAINING, OVER_FINE_TUNING))
+            of, curve = next(((of, own[of + over]) for of, over in curves if of + over in own), ("", None))
+            curve = None if curve is None or curve.units != "share" else curve
             groups.append(Group.of(mean, name, at, chosen.get(name, ""), curve, of_itself=of == quantity and not at))
         self.check(groups[0].units)
         return decide(self.asked, groups)
@@ -171,27 +180,3 @@ class Near(Contrast):
         return ContrastQuestion(kind=ContrastKind.NEAR, quantity=self.quantity, value=self.value, within=self.within)
 
     places = Reaches.places
-
-
-def _single(means: Means, group: str, quantity: str, at: Mapping[str, Any]) -> Measurement:
-    """A single mean over seeds.
-
-    Raises:
-        ValueError: if it is missing, or `at` leaves dims open.
-    """
-    mean = lookup(lookup(means, group, "group"), quantity, f"quantity of {group}").select(**at)
-    if mean.dims:
-        raise ValueError(
-            f"{quantity} has the dims {', '.join(mean.dims)}: say at which coordinates to compare, in `at`"
-        )
-    return mean
-
-
-def _curve(own: Mapping[str, Measurement], quantity: str) -> tuple[str, Measurement | None]:
-    """A group's learning curve, a share, with the name of what it is of: of a quantity, or else of accuracy."""
-    for figure in (quantity, "accuracy"):
-        for over in (OVER_TRAINING, OVER_FINE_TUNING):
-            curve = own.get(f"{figure}{over}")
-            if curve is not None:
-                return figure, curve if curve.units == "share" else None
-    return "", None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import Field, PrivateAttr
@@ -64,11 +64,16 @@ class Drawing(Checked):
         if not lines:
             lookup({name: None for own in groups.values() for name in own}, quantity, "quantity")
             raise ValueError(f"{quantity} was measured of none of {', '.join(self.only or groups)}")
-        place = _place(self.at, next(iter(lines.values())))
+        first = next(iter(lines.values()))
+        place = dict(self.at)
+        for dim, label in self.at.items():  # `middle` and `last` as the coordinates that they are
+            coords = first.coords.get(dim, ())
+            if label not in coords and label in ("middle", "last"):
+                place[dim] = coords[len(coords) // 2 if label == "middle" else -1]
         if self.across:
             return self._along_setting({name: line.select(**place) for name, line in lines.items()})
         shown = {name: {quantity: line} for name, line in lines.items()}
-        dims = [dim for dim in next(iter(lines.values())).dims if dim not in place]
+        dims = [dim for dim in first.dims if dim not in place]
         if not dims:
             return by_group(shown, quantity, self.title, at=place, published=self._published)
         if dims == ["step"]:
@@ -80,48 +85,31 @@ class Drawing(Checked):
 
     def _lines(self, groups: Groups) -> Lines:
         """The name of a line or bar -> what it shows; none where nothing was measured."""
-        named = {name: own for name, own in groups.items() if not self.only or _parts(name)[0] in self.only}
+        named = {name: own for name, own in groups.items() if not self.only or name.split(", ")[0] in self.only}
         named |= {name: groups[name] for name in self.only if name in groups}
         if self.most:
             largest = max((_value(name, self.most) for name in named), default=0.0)
             named = {name: own for name, own in named.items() if _value(name, self.most) == largest}
         if isinstance(self.quantity, str):
-            lines = {name: own[self.quantity] for name, own in named.items() if self.quantity in own}
-        else:
-            own = next(iter(named.values()), {})
-            lines = {name: own[each] for name, each in self.quantity.items() if each in own}
-        return lines
+            return {name: own[self.quantity] for name, own in named.items() if self.quantity in own}
+        own = next(iter(named.values()), {})
+        return {name: own[each] for name, each in self.quantity.items() if each in own}
 
     def _along_setting(self, lines: Lines) -> Figure:
         along: dict[str, dict[float, Measurement]] = {}
         for name, line in lines.items():
-            rest = [part for part in _parts(name) if not part.startswith(f"{self.across} ")]
+            rest = [part for part in name.split(", ") if not part.startswith(f"{self.across} ")]
             along.setdefault(", ".join(rest), {})[_value(name, self.across)] = line
-        shared = set.intersection(*(set(_parts(name)) for name in along)) if len(along) > 1 else set()
-        own = {", ".join(part for part in _parts(name) if part not in shared): line for name, line in along.items()}
+        shared = set.intersection(*(set(name.split(", ")) for name in along)) if len(along) > 1 else set()
+        own = {", ".join(part for part in name.split(", ") if part not in shared): line for name, line in along.items()}
         y = self.y or next(iter(lines.values())).name
         return by_setting(own, self.title, self.x or self.across, y)
 
 
-def _parts(group: str) -> list[str]:
-    """A group's variant, and each of its settings: `standard`, `n 16`, `n_layers 2`."""
-    return group.split(", ")
-
-
 def _value(group: str, setting: str) -> float:
-    """The value of a setting in a group's name. Raises ValueError if the group has none."""
-    for part in _parts(group)[1:]:
+    """The value of a setting in a group's name, `standard, n 16, n_layers 2`. Raises ValueError if it has none."""
+    for part in group.split(", ")[1:]:
         name, _, value = part.partition(" ")
         if name == setting:
             return float(value)
     raise ValueError(f"the group {group} has no number of {setting} to be drawn by")
-
-
-def _place(at: Mapping[str, Any], line: Measurement) -> dict[str, Any]:
-    """A place, its `middle` and `last` as the coordinates that they are."""
-    place = dict(at)
-    for dim, label in at.items():
-        coords = line.coords.get(dim, ())
-        if label not in coords and label in ("middle", "last"):
-            place[dim] = coords[len(coords) // 2 if label == "middle" else -1]
-    return place

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,9 +20,8 @@ from workbench.measurement.compare_runs import mean_over_runs
 from workbench.runs import CONFIG, METRICS, Run, load_run, read_log
 from workbench.runs.weights import WEIGHTS
 from workbench.studies.code_of import described
-from workbench.studies.differs import differences
 from workbench.studies.measures import OverTraining
-from workbench.studies.result import Result, made_now
+from workbench.studies.result import Result, differences, made_now
 from workbench.studies.reuse import take_over
 from workbench.studies.step_time import relative_step_times
 from workbench.studies.stored import pack, read_json, unpack, unpack_each, write_json
@@ -32,7 +31,6 @@ from workbench.studies.study import (
     Scale,
     Study,
     StudyStoppedError,
-    Tunes,
     check_ended,
     group_name,
 )
@@ -43,6 +41,9 @@ from workbench.training.sweeps.plan import Plan, Planned, read_plan
 from workbench.util.distribution import version
 from workbench.util.files import write_atomically
 from workbench.util.plugins import sources
+
+if TYPE_CHECKING:
+    from workbench.studies.fine_tuning import FineTunes
 
 RUNS, TUNING, TUNED, MEASURED, RESULT = "runs", "tuning", "tuned", "measured", "result.json"
 """Folders of runs as planned; of those by which settings are chosen; of those that are asked with chosen settings."""
@@ -99,7 +100,8 @@ class Engine:
             return self._result(self._computed())
         if self.study.tunes is not None:
             return self._result(self._fine_tuned(self.study.tunes))
-        choices = self._chosen()
+        measured = self._trained(self.study.to_choose(self.scale, self.seeds), self.out / TUNING, spare_failed=True)
+        choices = Choices.of(self.study.asked(self.scale), self._settings(measured), self.study.less_is_better)
         known = self._asked(choices)
         contrasts = self.study.asked(self.scale)
         first: dict[str, str] = {}  # the setting that stands for a group in figures and tables
@@ -111,11 +113,6 @@ class Engine:
             best = {group: known[group][setting] for group, setting in choices.of_contrast(contrast).items()}
             outcomes.append(contrast.ask(best, choices.in_words(contrast)))
         return self._result(groups, outcomes, choices)
-
-    def _chosen(self) -> Choices:
-        """The settings that are best for each group of a contrast, on seeds of their own."""
-        measured = self._trained(self.study.to_choose(self.scale, self.seeds), self.out / TUNING, spare_failed=True)
-        return Choices.of(self.study.asked(self.scale), self._settings(measured), self.study.less_is_better)
 
     def _asked(self, choices: Choices) -> Settings:
         """What is measured of every group with the settings that it is asked with."""
@@ -131,14 +128,18 @@ class Engine:
         return {group: known[group] for group in dict.fromkeys(map(group_name, every))}
 
     def _settings(self, measured: Iterable[tuple[Planned, Quantities]]) -> Settings:
-        """The means over seeds of every group, by its setting."""
-        measured = list(measured)
+        """The means over seeds of every group, by its setting: of every quantity that all its seeds have."""
+        members: dict[str, list[tuple[Planned, Quantities]]] = {}
+        for one, quantities in measured:
+            members.setdefault(group_name(one), []).append((one, quantities))
         planned = set(map(group_name, read_plan(self.study.plan(self.scale, 1)).runs))
-        base = {group_name(one): group_name(one, self.study.tune) for one, _ in measured}
         known: Settings = {}
-        for name, quantities in self._groups(measured).items():
-            group, setting = (name, AS_PLANNED) if name in planned else (base[name], name)
-            known.setdefault(group, {})[setting] = quantities
+        for name, own in members.items():
+            group, setting = (name, AS_PLANNED) if name in planned else (group_name(own[0][0], self.study.tune), name)
+            shared = [key for key in own[0][1] if all(key in quantities for _, quantities in own)]
+            seeds = [one.config.seed for one, _ in own]
+            means = {key: mean_over_runs([quantities[key] for _, quantities in own], seeds) for key in shared}
+            known.setdefault(group, {})[setting] = means
         return known
 
     def _computed(self) -> dict[str, Quantities]:
@@ -152,7 +153,7 @@ class Engine:
             for group, quantities in parts[0].items()
         }
 
-    def _fine_tuned(self, tunes: Tunes) -> dict[str, Quantities]:
+    def _fine_tuned(self, tunes: FineTunes) -> dict[str, Quantities]:
         """The groups of a study that fine-tunes: the mean over its seeds."""
         seeds = list(range(self.seeds))
         each = tunes(self.scale, seeds, self.runs / RUNS, self.given, self.workers, self.ray, self.progress)
@@ -223,18 +224,6 @@ class Engine:
         for name in (WEIGHTS, CONFIG, METRICS):
             digest.update((run.path / name).read_bytes())
         return digest.hexdigest()
-
-    def _groups(self, measured: Iterable[tuple[Planned, Quantities]]) -> dict[str, Quantities]:
-        """The mean over the seeds of each group, of every quantity that all of them have."""
-        members: dict[str, list[tuple[Planned, Quantities]]] = {}
-        for planned, quantities in measured:
-            members.setdefault(group_name(planned), []).append((planned, quantities))
-        groups: dict[str, Quantities] = {}
-        for name, own in members.items():
-            shared = [key for key in own[0][1] if all(key in quantities for _, quantities in own)]
-            seeds = [planned.config.seed for planned, _ in own]
-            groups[name] = {key: mean_over_runs([quantities[key] for _, quantities in own], seeds) for key in shared}
-        return groups
 
     def _result(
         self, groups: dict[str, Quantities], outcomes: Sequence[Outcome] | None = None, choices: Choices | None = None

@@ -25,7 +25,6 @@ def by_group(
     *,
     at: Mapping[str, Any] | None = None,
     published: Sequence[Published] = (),
-    only: Sequence[str] = (),
 ) -> Figure:
     """One quantity of every group as bars, with a dot for each seed and a line for what was published.
 
@@ -33,7 +32,7 @@ def by_group(
         groups: the means over seeds.
         quantity: what is drawn; groups without it are left out.
         title: of the figure.
-        at, only: dim -> coordinate, where the quantity has dims; the groups to draw, by default all.
+        at: dim -> coordinate, where the quantity has dims.
         published: the paper's figures; those of this quantity at this place are drawn.
     """
     import plotly.graph_objects as go
@@ -43,7 +42,7 @@ def by_group(
     from workbench.figures.style import BLUE, VERMILLION, faint, framed
 
     at = dict(at or {})
-    shown = {name: own.select(**at) for name, own in _having(groups, quantity, only).items()}
+    shown = {name: own.select(**at) for name, own in _having(groups, quantity).items()}
     if dims := next(iter(shown.values())).dims:
         raise ValueError(f"{quantity} has the dims {', '.join(dims)}: say at which coordinates to draw it, in `at`")
     figure = go.Figure()
@@ -96,9 +95,7 @@ def by_setting(lines: Mapping[str, Mapping[float, Measurement]], title: str, x_t
     return _y_axis(figure, next(iter(shown.values())), quantity)
 
 
-def over_training(
-    groups: Groups, quantity: str, title: str, only: Sequence[str] = (), at: Mapping[str, Any] | None = None
-) -> Figure:
+def over_training(groups: Groups, quantity: str, title: str, at: Mapping[str, Any] | None = None) -> Figure:
     """A quantity over the training steps: the mean over seeds as a line, lowest to highest seed as a band."""
     import plotly.graph_objects as go
 
@@ -106,7 +103,7 @@ def over_training(
     from workbench.figures.style import PALETTE, faint, framed
 
     figure = go.Figure()
-    shown = {name: mean.select(**(at or {})) for name, mean in _having(groups, quantity, only).items()}
+    shown = {name: mean.select(**(at or {})) for name, mean in _having(groups, quantity).items()}
     for i, (name, mean) in enumerate(shown.items()):
         colour, steps = PALETTE[i % len(PALETTE)], list(mean.coords["step"])
         if mean.each is not None:
@@ -129,25 +126,15 @@ def over_training(
     return _y_axis(figure, next(iter(shown.values())), f"{what}, {place_in_words(at)}" if at else what)
 
 
-def by_dim(groups: Groups, quantity: str, title: str, y_title: str, only: Sequence[str] = ()) -> Figure:
-    """A quantity of a single dim (length, digit, layer), a line for each group."""
+def by_dim(groups: Groups, quantity: str, title: str, y_title: str) -> Figure:
+    """A quantity of a single dim (length, digit, layer), a line for each group.
+
+    Lines over numbers are moved a little apart, each with its dots, so that whiskers can be told from each other.
+    """
     from workbench.figures.curves import curves, sample_size
 
-    shown = _having(groups, quantity, only)
-    return _side_by_side(curves(shown, title, y_title, f"{sample_size(shown)}; whiskers are 95 % intervals"))
-
-
-def _having(groups: Groups, quantity: str, only: Sequence[str] = ()) -> dict[str, Measurement]:
-    """Group -> its mean of a quantity, of those that have it. Raises ValueError if none does."""
-    own = {name: groups[name][quantity] for name in only or groups if quantity in groups.get(name, {})}
-    if not own:
-        lookup({name: None for one in groups.values() for name in one}, quantity, "quantity")
-        raise ValueError(f"{quantity} was measured of none of {', '.join(only)}")
-    return own
-
-
-def _side_by_side(figure: Figure) -> Figure:
-    """Lines over numbers moved a little apart, each with its dots, so that whiskers can be told from each other."""
+    shown = _having(groups, quantity)
+    figure = curves(shown, title, y_title, f"{sample_size(shown)}; whiskers are 95 % intervals")
     places = sorted({x for trace in figure.data for x in trace.x})
     if len(places) < 2 or not all(isinstance(x, (int, float)) for x in places):
         return figure
@@ -159,6 +146,12 @@ def _side_by_side(figure: Figure) -> Figure:
             x=[x + shift for x in trace.x], customdata=trace.x, hovertemplate="%{customdata}: %{y}<extra></extra>"
         )
     return figure
+
+
+def _having(groups: Groups, quantity: str) -> dict[str, Measurement]:
+    """Group -> its mean of a quantity, of those that have it. Raises ValueError if none does."""
+    lookup({name: None for own in groups.values() for name in own}, quantity, "quantity")
+    return {name: own[quantity] for name, own in groups.items() if quantity in own}
 
 
 def _y_axis(figure: Figure, first: Measurement, quantity: str) -> Figure:

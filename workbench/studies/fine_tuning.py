@@ -73,15 +73,16 @@ class FineTunes:
             RuntimeError: in one line, if a fine-tuning failed.
             StudyStoppedError: if it was stopped; the same call goes on.
         """
-        mine = None if scale == SMALL else Path(given["model"])
-        settings = {**self.shared[scale], **self._data(scale, given)}
+        settings = dict(self.shared[scale])
+        if "text" in self.needs:  # else the groups train on a task
+            settings["text"] = str(SHIPPED["shakespeare"]) if scale == SMALL else given["text"]
         places = {(name, seed): folder / f"{name}-seed={seed}" for seed in seeds for name in self.groups[scale]}
         how = {"workers": workers, "ray": ray, "progress": progress}
-        if mine is None:
+        if scale == SMALL:
             begun = {seed: folder / f"{BEGIN}-seed={seed}" for seed in seeds}
             tune_all({place: self._first(folder, seed) for seed, place in begun.items()}, folder, **how)
         else:
-            begun = dict.fromkeys(seeds, mine)
+            begun = dict.fromkeys(seeds, Path(given["model"]))
         wanted = {
             place: {**settings, **self.groups[scale][name], "model": str(begun[seed]), "seed": seed}
             for (name, seed), place in places.items()
@@ -115,12 +116,6 @@ class FineTunes:
             )
         text = str(SHIPPED["shakespeare"])
         return {"attention": "standard", **self.begin, "model": str(fresh), "text": text, "seed": seed}
-
-    def _data(self, scale: Scale, given: Mapping[str, str]) -> dict[str, Any]:
-        """The text, where the groups do not train on a task."""
-        if "text" not in self.needs:
-            return {}
-        return {"text": str(SHIPPED["shakespeare"]) if scale == SMALL else given["text"]}
 
     def _measured(self, done: Finetuned) -> Quantities:
         """What a fine-tuning ended with, what it began with, and what is held out over its steps."""

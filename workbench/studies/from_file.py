@@ -183,6 +183,74 @@ class StudyFile(Checked):
             raise ValueError("has runs, or the name of the study whose runs it measures: runs_of")
         return self
 
+    def study(self, studies: Mapping[str, Study]) -> Study:
+        """The study. Raises ValueError if it names a study, scale or quantity that there is not."""
+        of = None if self.runs_of is None else lookup(studies, self.runs_of, "study")
+        runs = self.runs if of is None else of.runs
+        for field, by_scale in (("seeds", self.seeds), ("contrasts_at", self.contrasts_at)):
+            if unknown := sorted(set(by_scale) - set(runs)):
+                raise ValueError(f"{field} are given for scale {unknown[0]!r}; runs has: {', '.join(runs)}")
+        contrasts = [contrast for block in self.contrasts for contrast in block.contrasts()]
+        contrasts_at = {
+            scale: [one for block in each for one in block.contrasts()] for scale, each in self.contrasts_at.items()
+        }
+        published = [one for block in self.published for one in block.published()]
+        measure, quantities = self._measures()
+        asked = [one.asked.quantity for each in (contrasts, *contrasts_at.values()) for one in each]
+        drawings = [Drawing(quantity=entry) if isinstance(entry, str) else entry for entry in _listed(self.draw)]
+        shown = [quantity for drawing in drawings for quantity in drawing.quantities]
+        for quantity in (*shown, *asked, *(one.quantity for one in published), *self.less_is_better):
+            lookup(dict.fromkeys(quantities), quantity, "quantity")
+        seeds = {scale: self.seeds.get(scale, SEEDS if of is None else of.seeds.get(scale, SEEDS)) for scale in runs}
+        return Study(
+            question=self.question,
+            contrasts=contrasts,
+            contrasts_at=contrasts_at,
+            draw=[drawing.of_study(self.title or self.question, published) for drawing in drawings],
+            runs=runs,
+            runs_of=self.runs_of,
+            measure=measure,
+            source=self.source,
+            published=published,
+            seeds=seeds,
+            because=self.because or ({} if of is None else of.because),
+            tune=self.tune or ({} if of is None else of.tune),
+            less_is_better=self.less_is_better,
+            timed=self.timed,
+            note=self.note,
+        )
+
+    def _measures(self) -> tuple[Together, list[str]]:
+        """All that is measured, and the names of its quantities.
+
+        By name these are instruments and mechanisms, `log.FIGURE`, `log.FIGURE over training`, `parameters`,
+        `perplexity` and `steps to 90 %`, the first evaluation with that accuracy.
+        """
+        parts: list[Measure] = []
+        logged: list[str] = []
+        instruments: list[str] = []
+        quantities: list[str] = []
+        for entry in self.measure:
+            if isinstance(entry, Measured):
+                parts.append(entry.measure(self.n))
+                quantities += entry.quantities()
+                continue
+            name = entry.removeprefix("log.")
+            quantities.append(name)
+            if steps := re.fullmatch(r"steps to ([\d.]+) %", entry):
+                parts.append(StepsTo(float(steps[1]) / 100))
+            elif entry in ("parameters", "perplexity"):
+                parts.append(Parameters() if entry == "parameters" else Perplexity())
+            elif entry == name:
+                instruments.append(name)
+            elif name.endswith(OVER_TRAINING):
+                parts.append(OverTraining(name.removesuffix(OVER_TRAINING)))
+            else:
+                logged.append(name)
+        every_measure(instruments)
+        of_log = [Logged(tuple(logged))] if logged else []
+        return Together((*of_log, *parts, *([Inspect(tuple(instruments), self.n)] if instruments else []))), quantities
+
 
 def study_from_file(path: str | Path, studies: Mapping[str, Study] | None = None) -> Study:
     """The study in a TOML or Python file.
@@ -204,80 +272,11 @@ def study_from_file(path: str | Path, studies: Mapping[str, Study] | None = None
         return replace(study, file=path.name)
     data = read_toml(path)
     try:
-        return replace(_study(data, studies or {}), file=path.name, toml=read_text(path, LONGEST_TOML))
+        study = checked(StudyFile, data).study(studies or {})
+        return replace(study, file=path.name, toml=read_text(path, LONGEST_TOML))
     except (ValueError, TypeError) as error:
         raise ValueError(brief(f"{path}: {error}")) from None
 
 
-def _study(data: Mapping[str, Any], studies: Mapping[str, Study]) -> Study:
-    file = checked(StudyFile, data)
-    of = None if file.runs_of is None else lookup(studies, file.runs_of, "study")
-    runs = file.runs if of is None else of.runs
-    for field, by_scale in (("seeds", file.seeds), ("contrasts_at", file.contrasts_at)):
-        if unknown := sorted(set(by_scale) - set(runs)):
-            raise ValueError(f"{field} are given for scale {unknown[0]!r}; runs has: {', '.join(runs)}")
-    contrasts = [contrast for block in file.contrasts for contrast in block.contrasts()]
-    contrasts_at = {
-        scale: [one for block in each for one in block.contrasts()] for scale, each in file.contrasts_at.items()
-    }
-    published = [one for block in file.published for one in block.published()]
-    measure, quantities = _measures(file)
-    asked = [one.asked.quantity for each in (contrasts, *contrasts_at.values()) for one in each]
-    drawings = [Drawing(quantity=entry) if isinstance(entry, str) else entry for entry in _listed(file.draw)]
-    shown = [quantity for drawing in drawings for quantity in drawing.quantities]
-    for quantity in (*shown, *asked, *(one.quantity for one in published), *file.less_is_better):
-        lookup(dict.fromkeys(quantities), quantity, "quantity")
-    seeds = {scale: file.seeds.get(scale, SEEDS if of is None else of.seeds.get(scale, SEEDS)) for scale in runs}
-    return Study(
-        question=file.question,
-        contrasts=contrasts,
-        contrasts_at=contrasts_at,
-        draw=[drawing.of_study(file.title or file.question, published) for drawing in drawings],
-        runs=runs,
-        runs_of=file.runs_of,
-        measure=measure,
-        source=file.source,
-        published=published,
-        seeds=seeds,
-        because=file.because or ({} if of is None else of.because),
-        tune=file.tune or ({} if of is None else of.tune),
-        less_is_better=file.less_is_better,
-        timed=file.timed,
-        note=file.note,
-    )
-
-
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-def _measures(file: StudyFile) -> tuple[Together, list[str]]:
-    """All that is measured, and the names of its quantities.
-
-    By name these are instruments and mechanisms, `log.FIGURE`, `log.FIGURE over training`, `parameters`, `perplexity`
-    and `steps to 90 %`, the first evaluation with that accuracy.
-    """
-    parts: list[Measure] = []
-    logged: list[str] = []
-    instruments: list[str] = []
-    quantities: list[str] = []
-    for entry in file.measure:
-        if isinstance(entry, Measured):
-            parts.append(entry.measure(file.n))
-            quantities += entry.quantities()
-            continue
-        name = entry.removeprefix("log.")
-        quantities.append(name)
-        if steps := re.fullmatch(r"steps to ([\d.]+) %", entry):
-            parts.append(StepsTo(float(steps[1]) / 100))
-        elif entry in ("parameters", "perplexity"):
-            parts.append(Parameters() if entry == "parameters" else Perplexity())
-        elif entry == name:
-            instruments.append(name)
-        elif name.endswith(OVER_TRAINING):
-            parts.append(OverTraining(name.removesuffix(OVER_TRAINING)))
-        else:
-            logged.append(name)
-    every_measure(instruments)
-    of_log = [Logged(tuple(logged))] if logged else []
-    return Together((*of_log, *parts, *([Inspect(tuple(instruments), file.n)] if instruments else []))), quantities

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from workbench.runs import CONFIG, METRICS, RunConfig
+from workbench.runs import CONFIG, METRICS
 from workbench.studies.engine import MEASURED, RESULT, RUNS, Engine
 from workbench.studies.result import Result
 from workbench.studies.study import GPU, Scale, Study
@@ -64,30 +64,22 @@ def minutes(study: Study, seeds: int) -> float:
     computed, busy, longest = 0.0, 0.0, 0.0
     for one in read_plan(study.plan(GPU, 1)).runs:
         config = one.config
-        launched, drawn = LAUNCH * (2 + config.model.n_layers), config.batch_size * _seconds_to_draw(config)
-        computed += seeds * config.steps * _operations(config) / FLOPS
+        task, model = config.make_task(), config.model
+        lengths = task.lengths(task.sample(64, generator(0, "width")).tokens).float()
+        width = float(lengths.mean() if config.bucket_steps > 1 else lengths.max())
+        # The operations of a training step: six a parameter and token, and attention's own products.
+        of_attention = 2 * model.n_layers * model.d_model * width
+        operations = 6 * (model.n_parameters + of_attention) * config.batch_size * width
+        task.sample(DRAWN, generator(0, "first"))  # what is made once is no part of the time
+        start = time.process_time()
+        task.sample(DRAWN, generator(0, "time"))
+        drawn = config.batch_size * (time.process_time() - start) / DRAWN
+        launched = LAUNCH * (2 + model.n_layers)
+        computed += seeds * config.steps * operations / FLOPS
         busy += seeds * config.steps * (launched + drawn) / CORES
         own = max(launched, drawn / config.workers) if config.workers else launched + drawn
         longest = max(longest, config.steps * own)
     return max(computed, busy, longest) / 60
-
-
-def _operations(config: RunConfig) -> float:
-    """The floating-point operations of a training step: six a parameter and token, and attention's own products."""
-    task, model = config.make_task(), config.model
-    lengths = task.lengths(task.sample(64, generator(0, "width")).tokens).float()
-    width = float(lengths.mean() if config.bucket_steps > 1 else lengths.max())
-    of_attention = 2 * model.n_layers * model.d_model * width
-    return 6 * (model.n_parameters + of_attention) * config.batch_size * width
-
-
-def _seconds_to_draw(config: RunConfig) -> float:
-    """The time in which this machine draws a sequence."""
-    task = config.make_task()
-    task.sample(DRAWN, generator(0, "first"))
-    start = time.process_time()
-    task.sample(DRAWN, generator(0, "time"))
-    return (time.process_time() - start) / DRAWN
 
 
 def dry(study: Study) -> Study:

@@ -6,12 +6,14 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
+
+import numpy as np
 
 from workbench.judgement.contrast import Verdict
 from workbench.judgement.tuning import Tuning
@@ -169,19 +171,18 @@ def index_page(results: Sequence[Result], studies: Mapping[str, Study]) -> str:
         "contrast that has the study's verdict; some of a study's contrasts are checks, such as a chain of thought",
         "that has to work, and not the claim.",
         "",
-        "| study | paper | scale | seeds | verdict |",
-        "| --- | --- | --- | --- | --- |",
     ]
+    rows = []
     for one in results:
         source = "" if one.source is None else in_markdown(f"{one.source['paper']}, {one.source['place']}")
         asked = f"[{in_markdown(one.question)}]({quote(one.name)}.md)"
         asked += f"<br>{in_markdown(decided_by(one))}" if decided_by(one) else ""
-        cells = [asked, source, in_markdown(one.scale), str(one.seeds)]
         n, holding = len(one.outcomes), sum(outcome.verdict is Verdict.HOLDS for outcome in one.outcomes)
-        cells.append(in_short(one.verdict) + ("" if n in (1, holding) else f"; {holding} of {n} hold"))
+        verdict = in_short(one.verdict) + ("" if n in (1, holding) else f"; {holding} of {n} hold")
         if one.tuning is not None and one.tuning.stale:
-            cells[-1] += f"<br>{one.tuning}"
-        lines.append(f"| {' | '.join(cells)} |")
+            verdict += f"<br>{one.tuning}"
+        rows.append((asked, source, in_markdown(one.scale), str(one.seeds), verdict))
+    lines += _table(("study", "paper", "scale", "seeds", "verdict"), rows)
     missing = {name: study for name, study in studies.items() if name not in {one.name for one in results}}
     if missing:
         lines += ["", "Not run yet:", ""]
@@ -232,9 +233,8 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
         lines += part
     lines += [in_markdown(f"{about}."), ""]
     if one.outcomes:
-        lines += ["| contrast, with its 95 % interval over seeds | verdict |", "| --- | --- |"]
-        lines += [f"| {in_markdown(sentence(outcome))} | {in_short(outcome.verdict)} |" for outcome in one.outcomes]
-        lines.append("")
+        rows = [(in_markdown(sentence(outcome)), in_short(outcome.verdict)) for outcome in one.outcomes]
+        lines += [*_table(("contrast, with its 95 % interval over seeds", "verdict"), rows), ""]
     if one.note:
         lines += [one.note, ""]
     lines += _numbers(one)
@@ -243,24 +243,19 @@ def _scale_section(one: Result, pictures: Sequence[str]) -> list[str]:
         device = made.get("device", f"{made.get('cores', 'unknown')} CPU cores")
         lines += [f"The time of a training step, as a ratio, on {in_markdown(device)}:", ""]
         lines += [*(f"- {in_markdown(group)}: {ratio:.2f}" for group, ratio in made["step_times"].items()), ""]
-    lines += _tried(one)
-    if one.differs:
-        lines += ["What differs from the paper's configuration:", "", "| setting | here | paper | why |"]
-        lines += ["| --- | --- | --- | --- |"]
-        cells = [map(in_markdown, (each.ours, each.papers, each.why)) for each in one.differs]
-        lines += [
-            f"| {_code(each.setting)} | {' | '.join(row)} |" for each, row in zip(one.differs, cells, strict=True)
-        ]
-        lines.append("")
-    return lines
-
-
-def _tried(one: Result) -> list[str]:
-    """The settings that were tried for each group, and whether they are to be tried again."""
     tuning = one.tuning or Tuning.PLANNED
-    if not one.tried:
-        return [f"{tuning}.".capitalize(), ""] if tuning.stale else []
-    return [f"{tuning}:".capitalize(), "", *dict.fromkeys(f"- {in_markdown(tuned(each))}" for each in one.tried), ""]
+    if one.tried:
+        tried = dict.fromkeys(f"- {in_markdown(tuned(each))}" for each in one.tried)
+        lines += [f"{tuning}:".capitalize(), "", *tried, ""]
+    elif tuning.stale:
+        lines += [f"{tuning}.".capitalize(), ""]
+    if one.differs:
+        settings = [
+            (_code(each.setting), *map(in_markdown, (each.ours, each.papers, each.why))) for each in one.differs
+        ]
+        lines += ["What differs from the paper's configuration:", ""]
+        lines += [*_table(("setting", "here", "paper", "why"), settings), ""]
+    return lines
 
 
 def _numbers(one: Result) -> list[str]:
@@ -274,19 +269,14 @@ def _numbers(one: Result) -> list[str]:
         rows |= {(group, name, ""): mean for name, mean in quantities.items() if not mean.dims}
     if not rows:
         return []
-    lines = ["| group | quantity | published | here, 95 % interval | n |", "| --- | --- | --- | --- | --- |"]
+    cells = []
     for (group, quantity, place), mean in sorted(rows.items(), key=lambda row: list(one.groups).index(row[0][0])):
         what = f"{quantity}, {place}" if place else quantity
         theirs = published.get((group, quantity, place))
-        cells = [
-            in_markdown(group),
-            in_markdown(what),
-            "" if theirs is None else in_markdown(number(theirs, mean.units)),
-            _mean(mean),
-            _seeds(mean),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, ""]
+        shown = "" if theirs is None else in_markdown(number(theirs, mean.units))
+        n = "1" if mean.n is None else str(int(mean.n))
+        cells.append((in_markdown(group), in_markdown(what), shown, _mean(mean), n))
+    return [*_table(("group", "quantity", "published", "here, 95 % interval", "n"), cells), ""]
 
 
 def _numbers_by_place(one: Result) -> list[str]:
@@ -299,20 +289,24 @@ def _numbers_by_place(one: Result) -> list[str]:
         if len(dims) != 1 or "step" in dims:
             continue
         (dim,) = dims
-        cells = {group: _cells(mean) for group, mean in means.items()}
+        cells: dict[str, dict[Any, str]] = {}  # group -> coordinate -> its value in words, where there is one
+        for group, mean in means.items():
+            known = zip(mean.coords[dim], ~np.isnan(mean.values), strict=True)
+            cells[group] = {at: _mean(mean.select(**{dim: at})) for at, is_known in known if is_known}
         measured = list(dict.fromkeys(at for mean in means.values() for at in mean.coords[dim]))
         measured = [at for at in measured if any(at in own for own in cells.values())]
         if not measured:
             continue
         columns = measured[:: -math.ceil(len(measured) / MOST_COLUMNS)][::-1]
         heads = [in_markdown(point_name(at) if isinstance(at, str) else at) for at in columns]
-        lines += [f"| {in_markdown(f'{name}, by {dim}')} | {' | '.join(heads)} |", f"| --- |{' --- |' * len(columns)}"]
-        lines += [
-            f"| {in_markdown(group)} | {' | '.join(own.get(at, '') for at in columns)} |"
-            for group, own in cells.items()
-        ]
-        lines.append("")
+        rows = [[in_markdown(group), *(own.get(at, "") for at in columns)] for group, own in cells.items()]
+        lines += [*_table([in_markdown(f"{name}, by {dim}"), *heads], rows), ""]
     return lines
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown."""
+    return [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}", *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def _code(name: str) -> str:
@@ -320,18 +314,6 @@ def _code(name: str) -> str:
     return f"`{name}`" if re.fullmatch(r"[\w.-]+", name) else in_markdown(name)
 
 
-def _cells(mean: Measurement) -> dict[Any, str]:
-    """Coordinate -> its value with its interval, in words, where there is one."""
-    (dim,) = mean.dims
-    values = zip(mean.coords[dim], mean.values, strict=True)
-    return {at: _mean(mean.select(**{dim: at})) for at, value in values if not math.isnan(value)}
-
-
 def _mean(mean: Measurement) -> str:
     """A mean over seeds with its interval, in words, for Markdown."""
-    low, high = (None if end is None else float(end) for end in (mean.low, mean.high))
-    return in_markdown(with_interval(float(mean.values), low, high, mean.units))
-
-
-def _seeds(mean: Measurement) -> str:
-    return "1" if mean.n is None else str(int(mean.n))
+    return in_markdown(with_interval(float(mean.values), *mean.ends, mean.units))

@@ -6,6 +6,7 @@ A measure is called with the run. Its settings are its fields, so that what was 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -87,7 +88,12 @@ class Inspect:
     def _conditions(self, task: Task) -> Sequence[dict[str, Any]] | None:
         """The test conditions; None for the task's own alone."""
         own = task.conditions if self.conditions is None else self.conditions
-        further = [condition for condition in self.also if condition not in own and _can_draw(task, condition)]
+        further = []
+        for condition in self.also:
+            if condition not in own:
+                with suppress(ValueError):  # the task cannot draw it
+                    check_condition(task, condition)
+                    further.append(condition)
         if not further:
             return self.conditions
         return sorted([*map(dict, own), *further], key=lambda condition: condition.get("length", 0))
@@ -119,9 +125,13 @@ class ByCondition:
         other = {} if self.times_longest is None else {"length": self.times_longest * task.max_length}
         each = []
         for value in values:
-            inspect = Inspect(self.names, self.n, self.seed, conditions=({**other, self.condition: value},))
+            place = {**other, self.condition: value}
+            measured = Inspect(self.names, self.n, self.seed, conditions=(place,))(run)
             each.append(
-                {name: _at(measured, {**other, self.condition: value}) for name, measured in inspect(run).items()}
+                {
+                    name: m.select(**{dim: label for dim, label in place.items() if dim in m.dims})
+                    for name, m in measured.items()
+                }
             )
         shared = [name for name in self.names if all(name in quantities for quantities in each)]
         return {name: Measurement.stack([one[name] for one in each], self.condition, values) for name in shared}
@@ -241,17 +251,3 @@ class Parameters:
 def _rows(run: Run, name: str) -> list[dict[str, Any]]:
     """The rows of the log with a figure that is not NaN."""
     return [row for row in run.logged() if row.get(name, np.nan) == row.get(name)]
-
-
-def _can_draw(task: Task, condition: dict[str, Any]) -> bool:
-    """Whether a task can draw sequences of a test condition."""
-    try:
-        check_condition(task, condition)
-    except ValueError:
-        return False
-    return True
-
-
-def _at(measured: Measurement, place: dict[str, Any]) -> Measurement:
-    """A measurement at those coordinates that it has dims for."""
-    return measured.select(**{dim: label for dim, label in place.items() if dim in measured.dims})

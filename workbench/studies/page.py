@@ -67,29 +67,22 @@ def _article(one: Result, study: Study) -> str:
     """A study: its question and verdict, what decided, then every contrast with its plot, and how it was made."""
     source = "" if one.source is None else f"{one.source['paper']}, {one.source['place']}; "
     about = f"{source}scale {one.scale}, {one.seeds} seeds, made on {one.made['date']}"
-    plots = "".join(
-        f"<p>{in_html(sentence(each))} <small>{each.verdict}</small></p>{_plot(each)}" for each in one.outcomes
-    )
-    verdict = f'<span class="verdict">{one.verdict}</span> <small>{in_html(one.scale)}, {one.seeds} seeds</small>'
-    return (
-        f'<article class="{_kind(one.verdict)}"><details><summary><h2>{in_html(one.question)}</h2>{verdict}'
-        f'<p>{in_html(decided_by(one))}</p></summary><p class="quiet">{in_html(about)}. '
-        f"<code>{in_html(command(one, study))}</code></p>{plots}{_differs(one)}</details></article>"
-    )
-
-
-def _differs(one: Result) -> str:
+    contrasts = ""
+    for each in one.outcomes:
+        drawn = plot(each)
+        contrasts += f"<p>{in_html(sentence(each))} <small>{each.verdict}</small></p>{drawn.svg() if drawn else ''}"
     rows = "".join(
         f"<tr>{''.join(f'<td>{in_html(cell)}</td>' for cell in (each.setting, each.ours, each.papers, each.why))}</tr>"
         for each in one.differs
     )
     head = "<tr><th>setting</th><th>here</th><th>paper</th><th>why</th></tr>"
-    return f'<p>What differs from the paper:</p><div class="wide"><table>{head}{rows}</table></div>' if rows else ""
-
-
-def _plot(outcome: Outcome) -> str:
-    drawn = plot(outcome)
-    return "" if drawn is None else drawn.svg()
+    table = f'<p>What differs from the paper:</p><div class="wide"><table>{head}{rows}</table></div>' if rows else ""
+    verdict = f'<span class="verdict">{one.verdict}</span> <small>{in_html(one.scale)}, {one.seeds} seeds</small>'
+    return (
+        f'<article class="{_kind(one.verdict)}"><details><summary><h2>{in_html(one.question)}</h2>{verdict}'
+        f'<p>{in_html(decided_by(one))}</p></summary><p class="quiet">{in_html(about)}. '
+        f"<code>{in_html(command(one, study))}</code></p>{contrasts}{table}</details></article>"
+    )
 
 
 def plot(outcome: Outcome) -> Drawing | None:
@@ -101,7 +94,8 @@ def plot(outcome: Outcome) -> Drawing | None:
     if not groups or outcome.asked is None:
         return None
     line = None if outcome.asked.kind is ContrastKind.HIGHER else outcome.asked.value
-    known = [number for group in groups for number in _numbers(group)] + ([] if line is None else [line])
+    every = [value for group in groups for value in (group.value, group.low, group.high, *(group.each or ()))]
+    known = [value for value in (*every, line) if value is not None]
     low, high = min(known), max(known)
     if groups[0].units == "share":
         low, high = 0.0, 1.0
@@ -122,10 +116,6 @@ def plot(outcome: Outcome) -> Drawing | None:
     for row, group in enumerate(groups):
         parts += _row(group, ABOVE + ROW * (row + 0.5), x)
     return Drawing(outcome.asked.quantity, "", "".join(parts), WIDE, tall)
-
-
-def _numbers(group: Group) -> list[float]:
-    return [value for value in (group.value, group.low, group.high, *(group.each or ())) if value is not None]
 
 
 def _row(group: Group, y: float, x: Callable[[float], float]) -> Iterator[str]:

@@ -3,39 +3,47 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from workbench.judgement.contrast import Outcome, Verdict, together
+from workbench.judgement.rule import Stored
 from workbench.judgement.tuning import Tried, Tuning
 from workbench.judgement.words.studies import sentence
 from workbench.measurement import Measurement
-from workbench.studies.differs import Differs
+from workbench.runs.config import HOW_OFTEN
 from workbench.studies.drawing import Drawing
 from workbench.studies.stored import DIGITS, LONGEST, pack, unpack_each
-from workbench.studies.study import Figure, Groups, Published, Scale, Source, Study
+from workbench.studies.study import PAPER, Figure, Groups, Published, Scale, Source, Study
+from workbench.training.sweeps.plan import Planned, read_plan
 from workbench.util.distribution import commit, version
 from workbench.util.files import parse_json, read_text
 from workbench.util.lookup import check_name, lookup
 from workbench.util.messages import brief, first_problem
-from workbench.util.settings import as_json
+from workbench.util.settings import as_json, as_text, flat_config
 from workbench.util.words import as_it_says
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+@dataclass(frozen=True)
+class Differs:
+    """A setting that differs from the paper's configuration, and why."""
+
+    setting: str
+    ours: str
+    papers: str
+    why: str
 
 
-class _Made(_Strict):
+class _Made(Stored):
     """`Result.made`."""
 
     date: str = "on an unknown day"
@@ -47,7 +55,7 @@ class _Made(_Strict):
     step_times: dict[str, float] | None = None
 
 
-class StoredResult(_Strict):
+class StoredResult(Stored):
     """A result as JSON has it."""
 
     study: str
@@ -209,6 +217,27 @@ def check_question(path: Path, question: Any, study: Study) -> None:
                 "is the same study with new words, delete that file, and `workbench study run` writes it anew"
             )
         )
+
+
+def differences(study: Study, scale: Scale, planned: Sequence[Planned]) -> Iterator[Differs]:
+    """The settings in which a scale differs from the paper's: as many values on each side as its runs have."""
+    if scale == PAPER or PAPER not in study.runs or not planned:
+        return
+    ours, papers = _settings(planned), _settings(read_plan(study.plan(PAPER, 1)).runs)
+    for name in sorted({*ours, *papers}):
+        own, theirs = ours.get(name, "–"), papers.get(name, "–")
+        if own != theirs:
+            yield Differs(name, own, theirs, study.reason(name, scale))
+
+
+def _settings(planned: Sequence[Planned]) -> dict[str, str]:
+    """Each setting's values in all runs, as text, but for the seed and how often something is logged or kept."""
+    values: dict[str, dict[str, None]] = {}
+    for one in planned:
+        config = {name: value for name, value in one.config.without_seed().items() if name not in HOW_OFTEN}
+        for name, value in flat_config(config):
+            values.setdefault(name, {})[as_text(value)] = None
+    return {name: ", ".join(each) for name, each in values.items()}
 
 
 def _rounded(data: Any) -> Any:

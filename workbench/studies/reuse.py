@@ -12,7 +12,7 @@ from workbench.training.sweeps.plan import Planned
 from workbench.util.files import new_folder
 
 
-def take_over(planned: Iterable[Planned], folder: Path, others: Iterable[Path]) -> list[str]:
+def take_over(planned: Iterable[Planned], folder: Path, others: Iterable[Path]) -> None:
     """Copy into a folder each run that is missing there and that one of the other folders holds, finished.
 
     Only a run of exactly the same config is taken: the same seed, and logged and checkpointed as often.
@@ -21,17 +21,12 @@ def take_over(planned: Iterable[Planned], folder: Path, others: Iterable[Path]) 
         planned: the runs that the folder is to hold.
         folder: of the run folders.
         others: folders with run folders of other sweeps.
-
-    Returns the names of the runs that were copied.
     """
     missing = {one.config.model_dump_json(): one.name for one in planned if not (folder / one.name).exists()}
-    if not missing:
-        return []
-    taken: list[str] = []
-    elsewhere = [path for other in others if other != folder for path in sorted(other.glob(f"[!.]*/{WEIGHTS}"))]
+    elsewhere = (path for other in others if other != folder for path in sorted(other.glob(f"[!.]*/{WEIGHTS}")))
     for weights in elsewhere:
         if not missing:
-            break
+            return
         try:
             config = load_run(weights.parent).config.model_dump_json()
         except ValueError:  # a damaged run is nothing to take over
@@ -40,5 +35,3 @@ def take_over(planned: Iterable[Planned], folder: Path, others: Iterable[Path]) 
             folder.mkdir(parents=True, exist_ok=True)
             with new_folder(folder / name) as copy:
                 shutil.copytree(weights.parent, copy, dirs_exist_ok=True)
-            taken.append(name)
-    return taken

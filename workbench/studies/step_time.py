@@ -27,8 +27,15 @@ def relative_step_times(configs: Mapping[str, RunConfig], beside: str) -> dict[s
         beside: the group that counts as 1.
     """
     steps = {group: _step(config) for group, config in configs.items()}
-    rounds = [{group: _seconds(step) for group, step in steps.items()} for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
-    return {group: statistics.median(one[group] / one[beside] for one in rounds) for group in steps}
+    rounds: list[dict[str, float]] = []
+    for _ in range(WARM_UP + ROUNDS):
+        seconds = {}
+        for group, step in steps.items():
+            start = time.perf_counter()
+            step()
+            seconds[group] = time.perf_counter() - start
+        rounds.append(seconds)
+    return {group: statistics.median(one[group] / one[beside] for one in rounds[WARM_UP:]) for group in steps}
 
 
 def _step(config: RunConfig) -> Callable[[], object]:
@@ -43,9 +50,3 @@ def _step(config: RunConfig) -> Callable[[], object]:
         wait()
 
     return to_the_end
-
-
-def _seconds(step: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    step()
-    return time.perf_counter() - start

@@ -20,7 +20,10 @@ DIGITS = 8  # significant: what is beyond differs between machines
 def pack(measured: Measurement) -> dict[str, Any]:
     """A measurement as JSON-ready data; NaN becomes null."""
     arrays = {name: _numbers(array) for name in ARRAYS if (array := getattr(measured, name)) is not None}
-    coords = {dim: [_plain(label) for label in measured.coords[dim]] for dim in measured.dims}
+    coords = {  # a number of NumPy as Python's
+        dim: [label.item() if isinstance(label, np.generic) else label for label in measured.coords[dim]]
+        for dim in measured.dims
+    }
     about = {"name": measured.name, "units": measured.units, "dims": list(measured.dims), "coords": coords}
     return {**about, "settings": dict(measured.settings), "caption": measured.caption, **arrays}
 
@@ -47,11 +50,6 @@ def unpack_each(data: Any) -> dict[str, Measurement]:
     if not isinstance(data, dict):
         raise ValueError(f"it holds {brief(data, 40)!r} in place of measurements")
     return {name: unpack(packed) for name, packed in data.items()}
-
-
-def _plain(label: Any) -> Any:
-    """A coordinate as JSON has it: a number of NumPy as Python's."""
-    return label.item() if isinstance(label, np.generic) else label
 
 
 def _numbers(array: np.ndarray) -> Any:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from workbench.inspection.learning_curves import units_of
 from workbench.measurement import Measurement
@@ -20,6 +19,8 @@ from workbench.util.settings import as_text, flat
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+    from workbench.studies.fine_tuning import FineTunes
 
 Quantities = dict[str, Measurement]
 """Quantity -> its measurement: of one run, or the mean over the seeds of a group."""
@@ -60,32 +61,6 @@ def check_ended(jobs: Sequence[Job]) -> None:
         raise StudyStoppedError
     if failed := [job for job in jobs if job.status == "failed"]:
         raise RuntimeError(f"{', '.join(job.name for job in failed)} failed: {failed[0].error}")
-
-
-class Tunes(Protocol):
-    """What a study fine-tunes, and measures of it (`fine_tuning.FineTunes`)."""
-
-    @property
-    def groups(self) -> Mapping[Scale, Mapping[str, Any]]:
-        """Scale -> group -> its settings."""
-
-    def taken(self, scale: Scale) -> Sequence[str]:
-        """What is taken from elsewhere at a scale: of `model` and `text`."""
-
-    def missing(self, scale: Scale, given: Mapping[str, str]) -> str | None:
-        """What has to be given at one of these scales, in words; None where it is."""
-
-    def __call__(
-        self,
-        scale: Scale,
-        seeds: Sequence[int],
-        folder: Path,
-        given: Mapping[str, str],
-        workers: int | None,
-        ray: str | None,
-        progress: bool,
-    ) -> list[dict[str, Quantities]]:
-        """Of each seed: group -> quantity -> its measurement. Raises StudyStoppedError if it was stopped."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +137,7 @@ class Study:
     note: str = ""
     runs_of: str | None = None
     compute: Callable[[Scale, int], Mapping[str, Quantities]] | None = None
-    tunes: Tunes | None = None
+    tunes: FineTunes | None = None
     file: str = ""
     toml: str = ""
 

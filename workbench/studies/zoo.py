@@ -75,7 +75,18 @@ def build_zoo(root: Path, out: Path, *, progress: bool = False) -> list[Run]:
     sources = {name: _finished(root, exhibit) for name, exhibit in EXHIBITS.items()}
     with new_folder(out) as folder:
         for name, run in sources.items():
-            _copy(run, folder / name, EXHIBITS[name].checkpoints)
+            (to := folder / name).mkdir(parents=True)
+            for file in (CONFIG, METRICS, WEIGHTS):
+                shutil.copyfile(run.path / file, to / file)
+            steps = [step for step in sorted(run.checkpoints()) if step < run.step()]  # the last is in the weights
+            checkpoints = EXHIBITS[name].checkpoints
+            if isinstance(checkpoints, int):
+                places = np.linspace(0, len(steps) - 1, min(checkpoints, len(steps))).round().astype(int)
+                checkpoints = tuple(steps[place] for place in places)
+            for step in checkpoints:
+                (to / CHECKPOINTS).mkdir(exist_ok=True)
+                file = f"step-{step}.safetensors"
+                shutil.copyfile(run.path / CHECKPOINTS / file, to / CHECKPOINTS / file)
         for name, (model, settings) in COMPILED.items():
             compile_run(model, folder / name, settings)
         runs = [load_run(path.parent) for path in sorted(folder.glob(f"*/{CONFIG}"))]
@@ -102,17 +113,3 @@ def _finished(root: Path, exhibit: Exhibit) -> Run:
             return load_run(tuned)
     command = f"workbench study run {exhibit.study}" + ("" if exhibit.scale == SMALL else f" --scale {exhibit.scale}")
     raise ValueError(f"there is no finished run {path}; `{command}` trains it")
-
-
-def _copy(run: Run, to: Path, checkpoints: int | tuple[int, ...]) -> None:
-    to.mkdir(parents=True)
-    for name in (CONFIG, METRICS, WEIGHTS):
-        shutil.copyfile(run.path / name, to / name)
-    steps = [step for step in sorted(run.checkpoints()) if step < run.step()]  # the last is in the weights
-    if isinstance(checkpoints, int):
-        places = np.linspace(0, len(steps) - 1, min(checkpoints, len(steps))).round().astype(int)
-        checkpoints = tuple(steps[place] for place in places)
-    for step in checkpoints:
-        (to / CHECKPOINTS).mkdir(exist_ok=True)
-        name = f"step-{step}.safetensors"
-        shutil.copyfile(run.path / CHECKPOINTS / name, to / CHECKPOINTS / name)

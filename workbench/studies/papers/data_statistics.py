@@ -8,23 +8,22 @@ import numpy as np
 
 from workbench.measurement import Measurement
 from workbench.studies.contrasts import Near
-from workbench.studies.figures import by_group
-from workbench.studies.study import PAPER, SMALL, Figure, Groups, Published, Quantities, Source, Study
+from workbench.studies.drawing import Drawing
+from workbench.studies.study import PAPER, SMALL, Published, Quantities, Source, Study
 from workbench.tasks import make
 from workbench.util.seeds import generator
 
 QUESTION, THOUGHT, ANSWER = "tokens of the question", "tokens of the thought", "tokens of the answer"
 N = 128
-_EXPRESSION = {"name": "arithmetic", "p": 11, "brackets": "always"}
-TASKS: dict[str, dict[str, Any]] = {
-    "multiplication, 4 digits": {"name": "multiplication", "digits": 4},
-    "multiplication, 5 digits": {"name": "multiplication", "digits": 5},
-    "arithmetic, 4 operators": {**_EXPRESSION, "operators": 4},
-    "arithmetic, 5 operators": {**_EXPRESSION, "operators": 5},
-    "arithmetic, 6 operators": {**_EXPRESSION, "operators": 6},
-    "lis, length 50": {"name": "lis", "length": 50},
-    "lis, length 80": {"name": "lis", "length": 80},
-    "lis, length 100": {"name": "lis", "length": 100},
+TASKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "multiplication, 4 digits": ("multiplication", {"digits": 4}),
+    "multiplication, 5 digits": ("multiplication", {"digits": 5}),
+    "arithmetic, 4 operators": ("arithmetic", {"p": 11, "brackets": "always", "operators": 4}),
+    "arithmetic, 5 operators": ("arithmetic", {"p": 11, "brackets": "always", "operators": 5}),
+    "arithmetic, 6 operators": ("arithmetic", {"p": 11, "brackets": "always", "operators": 6}),
+    "lis, length 50": ("lis", {"length": 50}),
+    "lis, length 80": ("lis", {"length": 80}),
+    "lis, length 100": ("lis", {"length": 100}),
 }
 PAPERS = {  # question, thought, answer
     "multiplication, 4 digits": (9, 47, 8),
@@ -40,29 +39,22 @@ PAPERS = {  # question, thought, answer
 
 def compute(scale: str, seed: int) -> dict[str, Quantities]:
     """The tokens of each example; with the thought, the mark that ends it where the model writes that too."""
-    return {name: _tokens(dict(settings), seed) for name, settings in TASKS.items()}
-
-
-def _tokens(settings: dict[str, Any], seed: int) -> Quantities:
-    task = settings.pop("name")
-    each = [make(task, **settings, mode=mode) for mode in ("plain", "chain_of_thought")]
-    plain, thought = (one.sample(N, generator(seed, "data statistics")) for one in each)
-    answers = plain.loss_mask.sum(-1)
-    counts = {
-        QUESTION: plain.loss_mask.double().argmax(-1),
-        THOUGHT: thought.loss_mask.sum(-1) - answers,
-        ANSWER: answers,
-    }
-    about = {"model": task}
-    return {
-        name: Measurement(name, np.asarray(n, dtype=float), ("example",), {"example": range(N)}, "tokens", about)
-        for name, n in counts.items()
-    }
-
-
-def draw(groups: Groups) -> Figure:
-    """Tokens of the chain of thought."""
-    return by_group(groups, THOUGHT, "Tokens of the chain of thought", published=PUBLISHED)
+    groups: dict[str, Quantities] = {}
+    for group, (task, settings) in TASKS.items():
+        each = [make(task, **settings, mode=mode) for mode in ("plain", "chain_of_thought")]
+        plain, thought = (one.sample(N, generator(seed, "data statistics")) for one in each)
+        answers = plain.loss_mask.sum(-1)
+        counts = {
+            QUESTION: plain.loss_mask.double().argmax(-1),
+            THOUGHT: thought.loss_mask.sum(-1) - answers,
+            ANSWER: answers,
+        }
+        about = {"model": task}
+        groups[group] = {
+            name: Measurement(name, np.asarray(n, dtype=float), ("example",), {"example": range(N)}, "tokens", about)
+            for name, n in counts.items()
+        }
+    return groups
 
 
 PUBLISHED = tuple(
@@ -83,6 +75,6 @@ STUDY = Study(
         for quantity, count in ((THOUGHT, thought), (ANSWER, answer))
     ),
     published=PUBLISHED,
-    draw=draw,
+    draw=Drawing(quantity=THOUGHT).of_study("Tokens of the chain of thought", PUBLISHED),
     seeds={SMALL: 3, PAPER: 3},
 )

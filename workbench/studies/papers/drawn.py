@@ -51,21 +51,16 @@ def hops_by_layers(groups: Groups) -> Figure:
     return figure.update_yaxes(title="layers", type="category", categoryorder="array", categoryarray=rows)
 
 
-def operations(digits: int) -> dict[int, int]:
-    """Digit of the product -> how many digit products its column adds, from the task's own truth."""
-    task: Any = make("multiplication", digits=digits)
-    labels = task.truth(task.sample(1, generator(0, "operations")).tokens).labels
-    places, counts = (labels[name][0].tolist() for name in ("digit", "operations"))
-    return {place: count for place, count in zip(places, counts, strict=True) if place >= 0}
-
-
 def accuracy_and_operations(groups: Groups) -> Figure:
     """Accuracy by digit as lines, the operations behind each digit as bars on an axis of their own."""
     from workbench.figures.style import GREY
 
     figure = by_dim(groups, ACCURACY, "Multiplication: accuracy and operations by digit", "share of digits right")
     n_digits = max(len(own[ACCURACY].coords["digit"]) for own in groups.values() if ACCURACY in own)
-    counts = operations(n_digits // 2)
+    task: Any = make("multiplication", digits=n_digits // 2)
+    labels = task.truth(task.sample(1, generator(0, "operations")).tokens).labels
+    added = zip(*(labels[name][0].tolist() for name in ("digit", "operations")), strict=True)
+    counts = {digit: count for digit, count in added if digit >= 0}  # how many digit products a digit's column adds
     bars = {"marker": {"color": GREY, "opacity": 0.35}, "yaxis": "y2", "name": "digit products added"}
     figure.add_bar(x=list(counts), y=list(counts.values()), **bars)
     axis = {"overlaying": "y", "side": "right", "title": "digit products added", "showgrid": False}

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.studies.contrasts import OVER_FINE_TUNING, Higher
-from workbench.studies.figures import by_group, over_training
+from workbench.studies.drawing import Drawing
 from workbench.studies.fine_tuning import ACCURACY, LOSS, WHOLE, FineTunes
-from workbench.studies.study import PAPER, SMALL, Figure, Groups, Published, Source, Study
+from workbench.studies.study import PAPER, SMALL, Published, Source, Study
 
 VANILLA, PAUSE, SEQ_VCR, BOTH, THOUGHT = "vanilla", "pause", "seqvcr", "seqvcr-pause", "cot"
 MODES = {VANILLA: "plain", PAUSE: "pause", SEQ_VCR: "plain", BOTH: "pause", THOUGHT: "chain_of_thought"}
@@ -49,19 +49,10 @@ PAPERS = {
     "log_every": 100,
     "device": "auto",
 }
-
-
-def draw_whole(means: Groups) -> Figure:
-    """Whole products right after fine-tuning."""
-    return by_group(means, WHOLE, "Fine-tuned to multiply: whole products right", published=STUDY.published)
-
-
-def draw_over(means: Groups) -> Figure:
-    """Digits right over fine-tuning."""
-    return over_training(
-        means, f"{ACCURACY}{OVER_FINE_TUNING}", "Digits of the product right while the model is fine-tuned"
-    )
-
+PUBLISHED = tuple(
+    Published(name, WHOLE, value)
+    for name, value in {VANILLA: 0.25, PAUSE: 0.28, SEQ_VCR: 0.52, BOTH: 0.992, THOUGHT: 1.0}.items()
+)
 
 STUDY = Study(
     question="Does a language model that is fine-tuned to multiply do so with Seq-VCR and pause tokens?",
@@ -74,15 +65,18 @@ STUDY = Study(
         quantities=(LOSS, ACCURACY, WHOLE),
     ),
     contrasts=(Higher(WHOLE, BOTH, VANILLA), Higher(WHOLE, SEQ_VCR, VANILLA), Higher(WHOLE, THOUGHT, VANILLA)),
-    published=tuple(
-        Published(name, WHOLE, value)
-        for name, value in {VANILLA: 0.25, PAUSE: 0.28, SEQ_VCR: 0.52, BOTH: 0.992, THOUGHT: 1.0}.items()
-    ),
+    published=PUBLISHED,
     note="The published shares are of GPT-2 on 4 × 4 digits. At scale small a GPT-2 of two layers is first trained on "
     f"Shakespeare and then fine-tuned on 2 × 2 digits for {SMALLER['steps']} steps, the chain of thought, which is "
     f"learnt sooner, for {THINKING['steps']}; every answer is predicted from the true digits before it. The weights of "
     "Seq-VCR are those of a later version of the paper. New examples are drawn at every step; the paper has 808,000 "
     "for 40 epochs.",
-    draw=(draw_whole, draw_over),
+    draw=(
+        Drawing(quantity=WHOLE).of_study("Fine-tuned to multiply: whole products right", PUBLISHED),
+        Drawing(
+            quantity=f"{ACCURACY}{OVER_FINE_TUNING}",
+            title="Digits of the product right while the model is fine-tuned",
+        ),
+    ),
     seeds={SMALL: 3, PAPER: 3},
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.studies.contrasts import OVER_FINE_TUNING, StaysBelow
-from workbench.studies.figures import by_group, over_training
+from workbench.studies.drawing import Drawing
 from workbench.studies.fine_tuning import LOSS, PERPLEXITY, FineTunes
-from workbench.studies.study import PAPER, SMALL, Figure, Groups, Published, Source, Study
+from workbench.studies.study import PAPER, SMALL, Published, Source, Study
 
 STANDARD, CHACAL, RISING, LEARNED = "standard", "chacal", "chacal-rising", "chacal-learned"
 RATIO, WITHIN = f"{PERPLEXITY} / {STANDARD}", 1.1
@@ -48,18 +48,12 @@ PAPERS = {
     "eval_every": 500,
     "device": "auto",
 }
-
-
-def draw_loss(groups: Groups) -> Figure:
-    """Held-out loss over fine-tuning."""
-    return over_training(groups, f"{LOSS}{OVER_FINE_TUNING}", "Loss of held-out text while the model is fine-tuned")
-
-
-def draw_perplexity(groups: Groups) -> Figure:
-    """Perplexity after fine-tuning."""
-    title = "Perplexity of held-out text after fine-tuning"
-    return by_group(groups, PERPLEXITY, title, published=STUDY.published)
-
+PUBLISHED = (
+    Published(STANDARD, f"{PERPLEXITY} before", 23.78),
+    Published(STANDARD, PERPLEXITY, 20.15),
+    Published(CHACAL, PERPLEXITY, 21.46),
+    Published(CHACAL, RATIO, 21.46 / 20.15),
+)
 
 STUDY = Study(
     question="Does a language model recover its perplexity within 10 % when it is fine-tuned with ChaCAL?",
@@ -73,15 +67,13 @@ STUDY = Study(
         needs=("model", "text"),
     ),
     contrasts=(StaysBelow(RATIO, CHACAL, WITHIN), StaysBelow(RATIO, RISING, WITHIN)),
-    published=(
-        Published(STANDARD, f"{PERPLEXITY} before", 23.78),
-        Published(STANDARD, PERPLEXITY, 20.15),
-        Published(CHACAL, PERPLEXITY, 21.46),
-        Published(CHACAL, RATIO, 21.46 / 20.15),
-    ),
+    published=PUBLISHED,
     note="The published perplexities are of GPT-2 on OpenWebText, a word piece at a time. At scale small a GPT-2 of "
     "four layers is first trained on Shakespeare, a byte at a time, and then fine-tuned on it, each way: only ratios "
     "can be compared. `chacal-rising` raises γ from 0 over 100 steps, `chacal-learned` learns one for each head.",
-    draw=(draw_loss, draw_perplexity),
+    draw=(
+        Drawing(quantity=f"{LOSS}{OVER_FINE_TUNING}", title="Loss of held-out text while the model is fine-tuned"),
+        Drawing(quantity=PERPLEXITY).of_study("Perplexity of held-out text after fine-tuning", PUBLISHED),
+    ),
     seeds={SMALL: 3, PAPER: 3},
 )
