@@ -226,7 +226,11 @@ def together(outcomes: Sequence[Outcome]) -> Verdict:
 
 def _higher(asked: ContrastQuestion, ours: Group, theirs: Group) -> Outcome:
     value = None if ours.value is None or theirs.value is None else ours.value - theirs.value
-    low, high = _difference(ours, theirs)
+    low, high = None, None
+    if ours.each is not None and theirs.each is not None and min(ours.n, theirs.n) >= intervals.FEWEST:
+        each = np.array(theirs.each), np.array(ours.each)
+        first, second = ((np.asarray(group.low), np.asarray(group.high)) for group in (theirs, ours))
+        low, high = map(_known, difference_interval(ours.units, each, first, second))
     rule = Rule.INTERVAL
     if min(ours.n, theirs.n) < FEWEST_SEEDS:
         verdict, rule = Verdict.OPEN, Rule.TOO_FEW
@@ -238,16 +242,6 @@ def _higher(asked: ContrastQuestion, ours: Group, theirs: Group) -> Outcome:
             verdict, rule = Verdict.NOTHING_LEARNT, Rule.NEVER_RIGHT
     numbers = {"value": value, "low": low, "high": high}
     return Outcome(verdict=verdict, rule=rule, asked=asked, groups=(ours, theirs), **numbers)
-
-
-def _difference(ours: Group, theirs: Group) -> tuple[float | None, float | None]:
-    """The 95 % interval of a difference over seeds: of shares from both intervals, else Welch's; or unknown."""
-    if ours.each is None or theirs.each is None or min(ours.n, theirs.n) < intervals.FEWEST:
-        return None, None
-    each = np.array(theirs.each), np.array(ours.each)
-    first, second = ((np.asarray(group.low), np.asarray(group.high)) for group in (theirs, ours))
-    low, high = difference_interval(ours.units, each, first, second)
-    return _known(low), _known(high)
 
 
 def _reaches(asked: ContrastQuestion, group: Group) -> Outcome:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from workbench.judgement.rule import Stored
 from workbench.measurement import Measurement
@@ -66,18 +66,21 @@ def extreme(m: Measurement, which: Which, examples: Measurement | None = None) -
     tied = np.array(known & ~_apart(m, sign, best, examples))
     tied[best] = True
     values = m.values[tied]
-    places = tuple(
-        {dim: _plain(m.coords[dim][int(i)]) for dim, i in zip(m.dims, at, strict=True)} for at in np.argwhere(tied)
-    )
+    places: list[dict[str, Any]] = []
+    for at in np.argwhere(tied):
+        labels = {dim: m.coords[dim][int(i)] for dim, i in zip(m.dims, at, strict=True)}
+        places.append({dim: label.item() if isinstance(label, np.generic) else label for dim, label in labels.items()})
     reach = float(values.max() if which == "least" else values.min())
-    return Extreme(which=which, places=places, value=float(m.values[best]), reach=reach, n=int(known.sum()))
+    return Extreme(which=which, places=tuple(places), value=float(m.values[best]), reach=reach, n=int(known.sum()))
 
 
 def _apart(
     m: Measurement, sign: float, best: tuple[Any, ...], examples: Measurement | None
 ) -> Bool[np.ndarray, "*place"]:
     """Which places lie beyond the extreme one: above the least, below the most."""
-    units = m.each if m.each is not None else None if examples is None else _by_place(m, examples)
+    units = m.each
+    if units is None and examples is not None and set(examples.dims) == {*m.dims, "example"}:
+        units = examples.values.transpose([examples.dims.index(dim) for dim in (*m.dims, "example")])
     if units is not None and units.shape[-1] > 1:
         low, _ = interval(sign * (units - units[best]), difference_in(m.units))
         return np.asarray(low > 0)
@@ -85,17 +88,6 @@ def _apart(
         return np.asarray(~np.isclose(m.values, m.values[best], rtol=1e-9, atol=1e-12))
     near, far = (m.low, m.high) if sign > 0 else (-m.high, -m.low)
     return np.asarray(near > far[best])
-
-
-def _by_place(m: Measurement, examples: Measurement) -> Float[np.ndarray, "*place example"] | None:
-    """The examples' values with the dims of the mean first; None where these are others."""
-    if set(examples.dims) != {*m.dims, "example"}:
-        return None
-    return examples.values.transpose([examples.dims.index(dim) for dim in (*m.dims, "example")])
-
-
-def _plain(label: Any) -> Any:
-    return label.item() if isinstance(label, np.generic) else label
 
 
 def sizes(m: Measurement) -> Measurement:

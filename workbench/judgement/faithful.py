@@ -116,8 +116,18 @@ def judge_faithful(edges: int, mean: Measurement, known: int, answers: int | Non
     assert mean.low is not None and mean.high is not None and mean.n is not None
     kept, low, high = (float(array) for array in (mean.values, mean.low, mean.high))
     n = int(mean.n)
-    ends = (kept, kept) if np.isnan(low) else (low, high)  # all pairs alike
-    result = _result(*ends, n, _knows(known, n))
+    least, most = (kept, kept) if np.isnan(low) else (low, high)  # all pairs alike
+    knows = _knows(known, n)
+    if n < FEWEST or knows is None:
+        result = Faithful.TOO_FEW
+    elif not knows:
+        result = Faithful.NO_ANSWERS
+    elif most < LEAST or least > MOST:
+        result = Faithful.NOT if most < LEAST else Faithful.OVERSHOOTS
+    elif least < LEAST or most > MOST:
+        result = Faithful.NOT_SETTLED
+    else:
+        result = Faithful.FAITHFUL if n >= ENOUGH else Faithful.TOO_FEW
     return Faithfulness(edges=edges, kept=kept, low=low, high=high, n=n, known=known, answers=answers, result=result)
 
 
@@ -128,19 +138,6 @@ def _knows(known: int, n: int) -> bool | None:
     if low > 0.5:
         return True
     return None if n < ENOUGH and 2 * known > n else False
-
-
-def _result(low: float, high: float, n: int, knows: bool | None) -> Faithful:
-    """What an interval says."""
-    if n < FEWEST or knows is None:
-        return Faithful.TOO_FEW
-    if not knows:
-        return Faithful.NO_ANSWERS
-    if high < LEAST or low > MOST:
-        return Faithful.NOT if high < LEAST else Faithful.OVERSHOOTS
-    if low < LEAST or high > MOST:
-        return Faithful.NOT_SETTLED
-    return Faithful.FAITHFUL if n >= ENOUGH else Faithful.TOO_FEW
 
 
 def first_faithful(sizes: Sequence[Faithfulness]) -> int | None:

@@ -55,8 +55,16 @@ class Finding(Stored):
         used = [point for point, test in tests.items() if test.conclusion is Conclusion.USED]
         readable = [point for point, judged in by_point.items() if judged.worth is Worth.DECODABLE]
         point = next(iter([*used, *readable]), None)
-        at = point or _best(accuracy, by_point)
-        return cls(label=label, place=place, point=point, decodable=by_point[at], tests=dict(tests))
+        if point is not None:
+            return cls(label=label, place=place, point=point, decodable=by_point[point], tests=dict(tests))
+        # It is read nowhere: the point with the best accuracy, or where token and position explain it somewhere and
+        # nothing is open, the best of those points.
+        trained = np.nan_to_num(accuracy.select(condition=TRAINED).values, nan=-np.inf)
+        worth = [judged.worth for judged in by_point.values()]
+        if Worth.TOKEN_AND_POSITION in worth and not any(each.open for each in worth):
+            trained = np.where([each is Worth.TOKEN_AND_POSITION for each in worth], trained, -np.inf)
+        best = list(by_point.values())[int(trained.argmax())]
+        return cls(label=label, place=place, point=None, decodable=best, tests=dict(tests))
 
     @property
     def test(self) -> Used | None:
@@ -83,15 +91,3 @@ def judge_points(accuracy: Measurement) -> dict[str, Decodable]:
         accuracy: the share decoded of one label at one place: dims `point`, `condition`.
     """
     return {point: reading.judge(accuracy.select(point=point)) for point in accuracy.coords["point"]}
-
-
-def _best(accuracy: Measurement, by_point: Mapping[str, Decodable]) -> str:
-    """Of a label that is read nowhere: the point with the best accuracy.
-
-    Where token and position explain it somewhere, and nothing is open, the best of those points.
-    """
-    trained = np.nan_to_num(accuracy.select(condition=TRAINED).values, nan=-np.inf)
-    worth = [judged.worth for judged in by_point.values()]
-    if Worth.TOKEN_AND_POSITION in worth and not any(each.open for each in worth):
-        trained = np.where([each is Worth.TOKEN_AND_POSITION for each in worth], trained, -np.inf)
-    return list(by_point)[int(trained.argmax())]

@@ -218,8 +218,16 @@ def _conclusion(used: Used, effect: Measurement, excess: Measurement, sizes: Mea
     if used.n < LEAST_FOR_A_VERDICT:
         return Conclusion.TOO_FEW
     beyond = [outcome for outcome in used.outcomes if outcome.beyond_controls]
-    if not beyond:
-        return _without_lead(effect, excess, sizes)
+    if not beyond:  # the edit does no more than its controls: the label is not used if no outcome is large enough
+        assert effect.high is not None and excess.high is not None
+        upper_bounds = [effect.high[0]]
+        if SAME in excess.coords["edit"]:
+            drawn, added = (float(sizes.select(edit=SAME, size=size).values) for size in SIZES)
+            if drawn and added / drawn <= TWICE:  # it was enlarged little to the size of the label's edit
+                upper_bounds.append(excess.high[list(excess.coords["edit"]).index(SAME)])
+        known = ~np.isnan(effect.values[0])
+        unused = (np.fmin.reduce(upper_bounds) < AT_LEAST)[known]
+        return Conclusion.UNUSED if unused.size and unused.all() else Conclusion.LIKE_CONTROLS
     if used.decodable is not None and used.decodable.worth is Worth.TOKEN_AND_POSITION:
         return Conclusion.TOKEN_AND_POSITION
     if not used.beside:
@@ -228,16 +236,3 @@ def _conclusion(used: Used, effect: Measurement, excess: Measurement, sizes: Mea
         return Conclusion.USED
     results = {null.result for outcome in beyond for null in outcome.nulls}
     return Conclusion.LIKE_NULLS if Against.NO_MORE in results else Conclusion.NOT_COMPARED
-
-
-def _without_lead(effect: Measurement, excess: Measurement, sizes: Measurement) -> Conclusion:
-    """The verdict where the edit does no more than its controls: not used if no outcome is large enough."""
-    assert effect.high is not None and excess.high is not None
-    upper_bounds = [effect.high[0]]
-    if SAME in excess.coords["edit"]:
-        drawn, added = (float(sizes.select(edit=SAME, size=size).values) for size in SIZES)
-        if drawn and added / drawn <= TWICE:  # it was enlarged little to the size of the label's edit
-            upper_bounds.append(excess.high[list(excess.coords["edit"]).index(SAME)])
-    known = ~np.isnan(effect.values[0])
-    unused = (np.fmin.reduce(upper_bounds) < AT_LEAST)[known]
-    return Conclusion.UNUSED if unused.size and unused.all() else Conclusion.LIKE_CONTROLS

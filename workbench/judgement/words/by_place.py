@@ -127,7 +127,12 @@ def differs(difference: Measurement, sides: Sequence[Measurement] = ()) -> str |
     largest = f"{at_places(most)} ({ends})" if difference.dims else f"by {ends}"
     if sure is None:
         return f"B less A is largest {largest}; of single inputs there is no interval."
-    few = _at_each(difference, sides) if sides and len(difference.dims) == 1 and most.n <= FEW else None
+    few = None  # what A and B are at each of few places, and by how much they differ there; the largest first
+    if sides and len(difference.dims) == 1 and most.n <= FEW:
+        (dim,) = difference.dims
+        order = np.argsort(-np.abs(difference.values), kind="stable")
+        places = [{dim: difference.coords[dim][int(i)]} for i in order if not np.isnan(difference.values[i])]
+        few = capitalised("; ".join(f"{at(place)}: {_both(difference, sides, place)}" for place in places))
     if not sure:
         if few is not None:
             return f"{few}. No such difference can be told from none."
@@ -140,16 +145,6 @@ def differs(difference: Measurement, sides: Sequence[Measurement] = ()) -> str |
     if len(most.places) == 1 and sides:
         return f"{capitalised(at_places(most))}: {_both(difference, sides, most.places[0])}. {text}."
     return f"{text}: by {ends}." if most.anywhere else f"{text}; most {largest}."
-
-
-def _at_each(difference: Measurement, sides: Sequence[Measurement]) -> str:
-    """What A and B are at each place along the only dim, and by how much they differ there; the largest first."""
-    (dim,) = difference.dims
-    known = [
-        int(i) for i in np.argsort(-np.abs(difference.values), kind="stable") if not np.isnan(difference.values[i])
-    ]
-    places = [{dim: difference.coords[dim][i]} for i in known]
-    return capitalised("; ".join(f"{at(place)}: {_both(difference, sides, place)}" for place in places))
 
 
 def _both(difference: Measurement, sides: Sequence[Measurement], place: Mapping[str, Any]) -> str:

@@ -174,32 +174,24 @@ def _places(group: Group) -> str:
 
 def holding(group: Group) -> str:
     """How often a claim holds, and how that compares: `sometimes, in 24% [18, 31] of 256 cases, beyond …`."""
-    often = group[0].often
+    first, often = group[0], group[0].often
     if often is Often.UNKNOWN:
-        n = max(judgement.n for judgement in group)
-        return f"not known, as only {n} case{'' if n == 1 else 's'} can test it"
-    said = f"{_rates(group)}{_against(group)}"
-    return f"{often} ({said})" if often is Often.NOT_FOUND else f"{often}, {said}"
-
-
-def _rates(group: Group) -> str:
-    first, n = group[0], between(judgement.n for judgement in group)
-    rate = percents(judgement.rate for judgement in group)
+        most = max(judgement.n for judgement in group)
+        return f"not known, as only {most} case{'' if most == 1 else 's'} can test it"
+    n, rate = between(judgement.n for judgement in group), percents(judgement.rate for judgement in group)
     if len(group) == 1:
         rate = share_with_interval(first.rate, first.low, first.high)
-    return f"in {rate} of cases over {n} seeds" if first.seeds else f"in {rate} of {n} cases"
-
-
-def _against(group: Group) -> str:
-    against = group[0].against
-    if against is None:
-        return "; no control was measured"
-    if group[0].seeds:
+    said = f"in {rate} of cases over {n} seeds" if first.seeds else f"in {rate} of {n} cases"
+    if first.against is None:
+        said += "; no control was measured"
+    elif first.seeds:
         beyond = [sum(seed.beyond for seed in judgement.seeds) for judgement in group]
-        return f"; beyond its controls in {between(beyond)} of {len(group[0].seeds)} seeds"
-    if not group[0].found:
-        return f"; nearest control: {_nearest(group)}"
-    return f", {AGAINST[against]} (nearest: {_nearest(group)})"
+        said += f"; beyond its controls in {between(beyond)} of {len(first.seeds)} seeds"
+    elif not first.found:
+        said += f"; nearest control: {_nearest(group)}"
+    else:
+        said += f", {AGAINST[first.against]} (nearest: {_nearest(group)})"
+    return f"{often} ({said})" if often is Often.NOT_FOUND else f"{often}, {said}"
 
 
 def _nearest(group: Group) -> str:
@@ -253,7 +245,11 @@ def needing(group: Group) -> str:
     if not tests:
         return NEED[need]
     where = f"edited in {tests[0].where}" if tests[0].where else "edited"
-    text = f"{NEED[need]}{_why_open(need, tests)}: {where}, {_changed(tests)}"
+    text = NEED[need]
+    unclear = hardest(null for test in tests for null in test.nulls if null.result is Against.NOT_CLEAR)
+    if need is Need.NOT_SETTLED and unclear is not None:
+        text += f", as not clearly more change than in {control_in_words(unclear.against)}"
+    text += f": {where}, {_changed(tests)}"
     elsewhere = [(test.elsewhere.changed, test.elsewhere.n) for test in tests if test.elsewhere is not None]
     text += f"; elsewhere, {_of(elsewhere)} change" if elsewhere else ""
     if need is Need.IDLE:
@@ -266,23 +262,13 @@ def needing(group: Group) -> str:
     return text + _uninformed(tests)
 
 
-def _why_open(need: Need, tests: Sequence[Test]) -> str:
-    """The kind of uninformed model that a test which settles nothing is not clearly beyond; empty without one."""
-    unclear = hardest(null for test in tests for null in test.nulls if null.result is Against.NOT_CLEAR)
-    if need is not Need.NOT_SETTLED or unclear is None:
-        return ""
-    return f", as not clearly more change than in {control_in_words(unclear.against)}"
-
-
 def _changed(tests: Sequence[Test]) -> str:
     """`33 of 64 right answers change, 30 as claimed`; of several places, the ranges of shares and numbers."""
     claimed = [test.claimed for test in tests]
-    if len(claimed) == 1:
-        (edited,) = claimed
-        changed, as_claimed = counted(edited.changed, edited.n), f"{whole(edited.as_claimed, edited.n):,}"
-        return f"{changed} right answers change, {as_claimed} as claimed"
     changed = _of([(edited.changed, edited.n) for edited in claimed])
     as_claimed = percents(edited.as_claimed / edited.n for edited in claimed if edited.n)
+    if len(claimed) == 1:
+        as_claimed = f"{whole(claimed[0].as_claimed, claimed[0].n):,}"
     return f"{changed} right answers change, {as_claimed} as claimed"
 
 

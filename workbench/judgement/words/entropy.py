@@ -28,7 +28,14 @@ def of_layers(spread: Spread) -> str:
         parts.append(f"{name} lies below {models} {where}: {fewer}.")
     elif spread.models >= FEWEST_NULLS:
         parts.append(f"At no layer is {uncapitalised(name)} clearly below {models}: no collapse is seen.")
-    parts.append(_least(spread, "It" if parts else name))
+    least, subject = spread.least, "It" if parts else name
+    if least.anywhere:
+        clear = "" if least.n == 1 else f" over {least.n} layers, none of them clearly the least"
+        parts.append(f"{subject} is {between((spread.low, spread.high), spread.units)}{clear}.")
+    else:  # `It is least after MLP 1 (0.31 nats; 8 re-initialised models 1.41 to 1.48).`
+        value = between((least.value, least.reach), spread.units)
+        beside = "" if spread.at_least is None else f"; {models} {between(spread.at_least)}"
+        parts.append(f"{subject} is least {at_places(least)} ({value}{beside}).")
     if 0 < spread.models < FEWEST_NULLS:
         parts.append("So few re-initialised models are too few to compare with.")
     return " ".join(parts)
@@ -49,19 +56,6 @@ def dominated(spread: Spread) -> str:
     text = f"{where[0].upper()}{where[1:]} {who} {share} of the squared norm in {seen}"
     own, others = (between((getattr(layer, of) for layer in layers), spread.units) for of in ("value", "without"))
     return f"{text}: {spread.name.lower()} is {own} with {'it' if rows == 1 else 'them'}, {others} without."
-
-
-def _least(spread: Spread, name: str) -> str:
-    """`It is least after MLP 1 (0.31 nats; 8 re-initialised models 1.41 to 1.48)`, or its range."""
-    least = spread.least
-    if least.anywhere:
-        clear = "" if least.n == 1 else f" over {least.n} layers, none of them clearly the least"
-        return f"{name} is {between((spread.low, spread.high), spread.units)}{clear}."
-    value = between((least.value, least.reach), spread.units)
-    beside = ""
-    if spread.at_least is not None:
-        beside = f"; {spread.models} re-initialised models {between(spread.at_least)}"
-    return f"{name} is least {at_places(least)} ({value}{beside})."
 
 
 def _layers(layers: Sequence[str | int]) -> str:

@@ -23,7 +23,7 @@ LEVELS = (0.5, 0.95)  # of all answers
 
 
 def learnt(curves: Mapping[str, Measurement], task: Task) -> str | None:
-    """When half and when nearly all answers became right; None where no accuracy was logged.
+    """At which evaluation half and nearly all answers first were right, and the last; None of no logged accuracy.
 
     Args:
         curves: `learning_curves(run)`, of which `accuracy` and `whole_answer` are told.
@@ -32,19 +32,16 @@ def learnt(curves: Mapping[str, Measurement], task: Task) -> str | None:
     told = {"accuracy": task.counted}
     if task.unit == "position" and not task.running_text:
         told["whole_answer"] = COUNTED["sequence"]
-    said = [_reached(what, curves[name]) for name, what in told.items() if name in curves and len(curves[name].values)]
+    said = []
+    for name, what in told.items():
+        if name in curves and len(values := curves[name].values):
+            steps, reached = curves[name].coords["step"], []
+            for level in LEVELS:
+                at = np.flatnonzero(values >= level)
+                reached.append(f"{percent(level)} {f'first at step {steps[at[0]]:,}' if len(at) else 'never'}")
+            last = f"{percent(float(values[-1]))} at step {steps[-1]:,}, the last evaluation"
+            said.append(f"{what.capitalize()} right: {', '.join(reached)}; {last}.")
     return " ".join(said) or None
-
-
-def _reached(what: str, curve: Measurement) -> str:
-    """At which evaluation a logged share first reached each of `LEVELS`, and the last one."""
-    steps, values = curve.coords["step"], curve.values
-    reached = []
-    for level in LEVELS:
-        at = np.flatnonzero(values >= level)
-        reached.append(f"{percent(level)} {f'first at step {steps[at[0]]:,}' if len(at) else 'never'}")
-    last = f"{percent(float(values[-1]))} at step {steps[-1]:,}, the last evaluation"
-    return f"{what.capitalize()} right: {', '.join(reached)}; {last}."
 
 
 def right(accuracy: float, task: Task) -> str:

@@ -64,7 +64,10 @@ def _in_how_many(groups: Sequence[tuple[str, JudgedClaim]], kind: str) -> str:
     Of groups of several seeds, in how many single runs too.
     """
     of_each = [claim for _, claim in groups]
-    seeds = [seed for claim in of_each for seed in _by_seed(claim)]
+    seeds: list[Sequence[Judgement]] = []
+    for claim in of_each:
+        several = list(zip(*(place.seeds for place in claim.places), strict=True))
+        seeds += several or [claim.places]
     alone = "" if len(seeds) == len(of_each) else f"{_holding(seeds, 'runs')}, each taken alone, and over the seeds in "
     text = f"{of_each[0].title} holds beyond its controls in {alone}{_holding([one.places for one in of_each], kind)}"
     there = [name for name, claim in groups if any(place.beyond for place in claim.places)]
@@ -72,12 +75,6 @@ def _in_how_many(groups: Sequence[tuple[str, JudgedClaim]], kind: str) -> str:
     tested = any(place.test is not None for places in seeds for place in places)
     needed = sum(any(place.needed for place in places) for places in seeds)
     return f"{text}{f'; the answers need it in {needed} of {len(seeds)} runs' if tested else ''}."
-
-
-def _by_seed(claim: JudgedClaim) -> list[tuple[Judgement, ...]]:
-    if not claim.places[0].seeds:
-        return [claim.places]
-    return list(zip(*(place.seeds for place in claim.places), strict=True))
 
 
 def _holding(of_each: Sequence[Sequence[Judgement]], kind: str) -> str:

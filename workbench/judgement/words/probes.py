@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from workbench.judgement.decodable import ADDED, FREQUENT, PAIRS, SHUFFLED, TOKEN, TRAINED, Decodable, Reached, Worth
+from workbench.judgement.decodable import ADDED, FREQUENT, PAIRS, SHUFFLED, TOKEN, TRAINED, Decodable, Worth
 from workbench.judgement.extremes import extreme
 from workbench.judgement.probed import Finding, Status
-from workbench.judgement.rule import Compared
 from workbench.judgement.used import CHANGED, FOLLOWED, FRESH, MOVED, SHUFFLED_WEIGHTS, Conclusion, Untested, Used
 from workbench.judgement.words.extremes import at_places
 from workbench.measurement import Measurement
@@ -71,7 +70,9 @@ def decodable(judged: Decodable) -> str:
     elif judged.worth is Worth.NO_INTERVAL:
         begin += ", there is no interval"
     of = f"{judged.tested:,} rows" if judged.tested is not None and not judged.seeds else counted
-    numbers = f"{_reached(judged.trained, judged)} of {of}"
+    reached, is_share = judged.trained, judged.units == "share"
+    read = with_interval(reached.value, reached.low, reached.high, judged.units if is_share else "")
+    numbers = f"{'' if is_share else 'R² '}{read} of {of}"
     if judged.best is not None:
         numbers += f", against {_value(judged.baselines[judged.best].value, judged)} for {BASELINE[judged.best]}"
     return "; ".join([f"{begin}: {numbers}", *_reservations(judged)])
@@ -97,11 +98,6 @@ def _reservations(judged: Decodable) -> list[str]:
         control = f"control task {_value(judged.control, judged)}, selectivity {selectivity}"
         said.append(control + (": the probe can learn any label of the token here" if judged.learns_control else ""))
     return said
-
-
-def _reached(reached: Reached, judged: Decodable) -> str:
-    text = with_interval(reached.value, reached.low, reached.high, judged.units if judged.units == "share" else "")
-    return text if judged.units == "share" else f"R² {text}"
 
 
 def _value(value: float, judged: Decodable) -> str:
@@ -151,13 +147,10 @@ def _edit(judged: Used) -> str:
     )
     if not outcome.nulls:
         return said
-    lead = f"its lead is {percent(outcome.tally.rate)}"
-    return "; ".join([said, ", ".join([lead, *map(_null, outcome.nulls)])])
-
-
-def _null(null: Compared) -> str:
-    """`in 5 re-initialised models 1.2%, the highest 4%`."""
-    return f"in {null.models} {NULLS[null.against]} {percent(null.rate)} (the highest {percent(null.most)})"
+    said += f"; its lead is {percent(outcome.tally.rate)}"
+    for null in outcome.nulls:
+        said += f", in {null.models} {NULLS[null.against]} {percent(null.rate)} (the highest {percent(null.most)})"
+    return said
 
 
 def status(finding: Finding) -> str:

@@ -56,16 +56,11 @@ def sentence(outcome: Outcome) -> str:
     if len(outcome.groups) == 1 and settings:
         settings = [f"with {first.settings}"]
     end = f" ({'; '.join(dict.fromkeys(settings))})" if settings else ""
-    return f"{what(asked.quantity, first.at)}: {tell(outcome, asked)}{end}{_rising(outcome)}"
-
-
-def _rising(outcome: Outcome) -> str:
-    """By how much the curves of groups still rose, where that is why nothing is settled, or a value was not reached."""
     rising = [group for group in outcome.groups if group.rise is not None and group.rise >= RISES]
-    if not rising or (outcome.rule is not Rule.RISING and outcome.reached != 0):
-        return ""
-    each = " and ".join(f"that of {group.name} by {difference(group.rise or 0, units='share')}" for group in rising)
-    return f"; over the last {percent(LAST_PART)} of the steps the curve still rose, {each}"
+    if rising and (outcome.rule is Rule.RISING or outcome.reached == 0):  # why nothing is settled, or reached
+        each = " and ".join(f"that of {group.name} by {difference(group.rise or 0, units='share')}" for group in rising)
+        end += f"; over the last {percent(LAST_PART)} of the steps the curve still rose, {each}"
+    return f"{what(asked.quantity, first.at)}: {tell(outcome, asked)}{end}"
 
 
 def _higher(outcome: Outcome, asked: ContrastQuestion) -> str:
