@@ -24,13 +24,21 @@ TRAINED = 512  # sequences drawn as in training, to see how long they are
 
 def findings(group: SeedGroup) -> Findings:
     """What was found of a single run, or of several seeds of one config."""
+    gold, heads = None, tuple(member.head for member in group.members if member.head is not None)
+    if "gold_mass" in group and len(heads) == len(group.members):
+        result = group["gold_mass"].at_head()
+        control = next((each for each in beside_controls(result) if each.against == "mismatched"), None)
+        gold = GoldMass(heads=heads, mass=share_of(result.mean), control=control)
+    spread = None
+    if "entropy" in group and (result := group["entropy"]).mean.dims == ("layer",):
+        spread = entropy.judge(result.mean, result.examples, result.control_draws.get(UNTRAINED))
     return Findings(
         name=group.name,
         samples=tuple(measured_on(member) for member in group.members),
         answers=_answers(group),
         claims=tuple(judged_claims(group)),
-        gold=_gold(group),
-        spread=_spread(group),
+        gold=gold,
+        spread=spread,
         focus=focus(group.members[0]) if group.alone else None,
     )
 
@@ -77,24 +85,6 @@ def _answers(group: SeedGroup) -> AnswerRates | None:
     counted = all(isinstance(label, int) for label in labels)
     groups = f"{min(labels)} to {max(labels)}" if counted else f"{len(labels)}"
     return AnswerRates(position=position, sequence=sequence, worst=worst, groups=groups)
-
-
-def _spread(group: SeedGroup) -> entropy.Spread | None:
-    """How far representations spread along the layers, beside re-initialised models."""
-    if "entropy" not in group or group["entropy"].mean.dims != ("layer",):
-        return None
-    result = group["entropy"]
-    return entropy.judge(result.mean, result.examples, result.control_draws.get(UNTRAINED))
-
-
-def _gold(group: SeedGroup) -> GoldMass | None:
-    """How much of its mass the head in focus lays on the task's true edges, beside those of other examples."""
-    heads = [member.head for member in group.members]
-    if "gold_mass" not in group or None in heads:
-        return None
-    result = group["gold_mass"].at_head()
-    control = next((control for control in beside_controls(result) if control.against == "mismatched"), None)
-    return GoldMass(heads=tuple(head for head in heads if head), mass=share_of(result.mean), control=control)
 
 
 def focus(inspected: Inspected) -> Focus | None:

@@ -68,29 +68,24 @@ def beside_controls(result: Result, **place: Any) -> tuple[Compared, ...]:
 
 
 def judged_claims(column: Column) -> list[JudgedClaim]:
-    """Every claim that was measured, judged."""
-    return [
-        JudgedClaim(places=tuple(judgements(column, name)), needed_set=_needed_set(column, name))
-        for name in claims_of(column)
-    ]
-
-
-def _needed_set(column: Column, name: str) -> NeededSet | None:
-    """The smallest set of heads that a claim's edit needs; None where none was looked for."""
-    causal = column[name].causal
-    if causal is None or causal.needed is None:
-        return None
-    everywhere = causal.needed.everywhere
-    n = everywhere.select(edit="claimed", outcome="changed").n
-    assert n is not None
-    enough = n.reshape(-1) >= FEWEST
-    hops = everywhere.coords["hop"] if "hop" in everywhere.dims else ()
-    return NeededSet(
-        heads=causal.needed.heads,
-        hops=tuple(hop for hop, tested in zip(hops, enough, strict=False) if tested),
-        everywhere=_changed(everywhere, enough),
-        in_set=() if causal.needed.causal is None else _changed(causal.needed.causal, enough),
-    )
+    """Every claim that was measured, judged; with the smallest set of heads that its edit needs, if any was sought."""
+    claims = []
+    for name in claims_of(column):
+        causal, needed_set = column[name].causal, None
+        if causal is not None and causal.needed is not None:
+            everywhere = causal.needed.everywhere
+            n = everywhere.select(edit="claimed", outcome="changed").n
+            assert n is not None
+            enough = n.reshape(-1) >= FEWEST
+            hops = everywhere.coords["hop"] if "hop" in everywhere.dims else ()
+            needed_set = NeededSet(
+                heads=causal.needed.heads,
+                hops=tuple(hop for hop, tested in zip(hops, enough, strict=False) if tested),
+                everywhere=_changed(everywhere, enough),
+                in_set=() if causal.needed.causal is None else _changed(causal.needed.causal, enough),
+            )
+        claims.append(JudgedClaim(places=tuple(judgements(column, name)), needed_set=needed_set))
+    return claims
 
 
 def _changed(test: Measurement, enough: np.ndarray) -> tuple[float, ...]:

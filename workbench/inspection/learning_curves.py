@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,27 +12,9 @@ from workbench.runs import Run, RunConfig
 from workbench.runs.fit_to_task import LARGEST_NUMBER
 from workbench.runs.log import RATES
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 NEXT_TOKEN = "next_token"  # the objective, and the name of its figure in the log
 LARGEST_LOSS = 700.0  # nats: its exponential still is a number
 UNITS = {"loss": "nats", "test_loss": "nats", NEXT_TOKEN: "nats", "edit_distance": "tokens", "seconds": "s"}
-
-
-@dataclass(frozen=True)
-class _Logged:
-    """The description of a learning curve.
-
-    Attributes:
-        title: its name in figures.
-        units: of its values.
-        caption: what it was measured on.
-    """
-
-    title: str
-    units: str
-    caption: str
 
 
 def learning_curves(run: Run, only: Sequence[str] = ()) -> dict[str, Measurement]:
@@ -59,10 +39,20 @@ def learning_curves(run: Run, only: Sequence[str] = ()) -> dict[str, Measurement
     alone = set(config.objectives) == {NEXT_TOKEN}
     if alone and "loss" in metrics and NEXT_TOKEN not in metrics:
         metrics[NEXT_TOKEN] = metrics["loss"]
-    about = {
-        name: logged for name, logged in _about(config, alone).items() if name in metrics and (not only or name in only)
-    }
-    return {name: _curve(run, metrics, name, logged) for name, logged in about.items()}
+    curves = {}
+    for name, (title, units, caption) in _about(config, alone).items():
+        if name in metrics and (not only or name in only):
+            rows = metrics.loc[metrics["step"].between(0, LARGEST_NUMBER), ["step", name]].dropna()
+            curves[name] = Measurement(
+                name=title,
+                values=rows[name].to_numpy(dtype=float),
+                dims=("step",),
+                coords={"step": rows["step"].tolist()},
+                units=units,
+                settings={"model": run.name, "seed": config.seed},
+                caption=f"As it was logged while the run trained. {caption}",
+            )
+    return curves
 
 
 def logged_on(run: Run) -> str:
@@ -90,35 +80,25 @@ def units_of(name: str) -> str:
     return "share" if first in RATES else UNITS.get(first, "")
 
 
-def _about(config: RunConfig, alone: bool) -> dict[str, _Logged]:
-    """Every curve that a run can have, in order; `alone` says that its only objective is the next-token loss."""
+def _about(config: RunConfig, alone: bool) -> dict[str, tuple[str, str, str]]:
+    """Every curve that a run can have, in order -> its title, its units, and what it was measured on.
+
+    `alone` says that the run's only objective is the next-token loss.
+    """
     held_out = f"On the same {config.eval_size:,} held-out sequences drawn, each time."
     decoded = f"Of {config.eval_decoded:,} held-out questions, answered by greedy decoding."
     training = f"On the same sequences of the training side each time, up to {config.eval_size:,}."
     return {
-        "accuracy": _Logged("Accuracy", "share", held_out),
-        "accuracy/training": _Logged("Accuracy on training questions", "share", training),
-        "whole_answer": _Logged("Whole answers right", "share", f"{held_out} Predicted from the true tokens before."),
-        "exact_match": _Logged("Exact match of decoded answers", "share", decoded),
-        "loss": _Logged("Loss", "nats" if alone else "sum of objectives", "Of one batch."),
-        NEXT_TOKEN: _Logged("Next-token loss", "nats", "Of one batch."),
-        "test_loss": _Logged("Test loss", "nats", f"{held_out} The next-token loss alone, whatever the objectives."),
-        "test_loss/training": _Logged("Loss on training questions", "nats", f"{training} The next-token loss alone."),
-        "perplexity": _Logged("Perplexity", "perplexity", f"{held_out} The exponential of the test loss."),
+        "accuracy": ("Accuracy", "share", held_out),
+        "accuracy/training": ("Accuracy on training questions", "share", training),
+        "whole_answer": ("Whole answers right", "share", f"{held_out} Predicted from the true tokens before."),
+        "exact_match": ("Exact match of decoded answers", "share", decoded),
+        "loss": ("Loss", "nats" if alone else "sum of objectives", "Of one batch."),
+        NEXT_TOKEN: ("Next-token loss", "nats", "Of one batch."),
+        "test_loss": ("Test loss", "nats", f"{held_out} The next-token loss alone, whatever the objectives."),
+        "test_loss/training": ("Loss on training questions", "nats", f"{training} The next-token loss alone."),
+        "perplexity": ("Perplexity", "perplexity", f"{held_out} The exponential of the test loss."),
     }
-
-
-def _curve(run: Run, metrics: pd.DataFrame, name: str, logged: _Logged) -> Measurement:
-    rows = metrics.loc[metrics["step"].between(0, LARGEST_NUMBER), ["step", name]].dropna()
-    return Measurement(
-        name=logged.title,
-        values=rows[name].to_numpy(dtype=float),
-        dims=("step",),
-        coords={"step": rows["step"].tolist()},
-        units=logged.units,
-        settings={"model": run.name, "seed": run.config.seed},
-        caption=f"As it was logged while the run trained. {logged.caption}",
-    )
 
 
 def events(run: Run) -> list[tuple[int, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
@@ -61,8 +61,17 @@ def seed_groups(inspected: Sequence[Inspected]) -> list[SeedGroup]:
         config = json.dumps([run.run.config.without_seed(), alone], sort_keys=True, default=str)
         same.setdefault(config, []).append(run)
     together = [members for members in same.values() if len(members) > 1]
-    names = dict(zip(map(id, together), _group_names(together, [run.name for run in inspected]), strict=True))
-    return [_together(names.get(id(members), members[0].name), members) for members in same.values()]
+    names = iter(_group_names(together, [run.name for run in inspected]))
+    groups = []
+    for members in same.values():
+        first = members[0]
+        if len(members) == 1:
+            groups.append(SeedGroup(first.name, members, first.results))
+            continue
+        known = [key for key in first if not first[key].of_every_head or all(member.head for member in members)]
+        results = {key: _over_seeds([at_own_head(member[key]) for member in members], members) for key in known}
+        groups.append(SeedGroup(next(names), members, results))
+    return groups
 
 
 def _group_names(groups: Sequence[Sequence[Inspected]], taken: Sequence[str]) -> list[str]:
@@ -76,7 +85,7 @@ def _group_names(groups: Sequence[Sequence[Inspected]], taken: Sequence[str]) ->
         taken: names of runs, which no group may have.
     """
     starts = [_common_name(members) for members in groups]
-    settings = [_settings(members[0]) for members in groups]
+    settings = [dict(flat_config(members[0].run.config.without_seed())) for members in groups]
     names = []
     for start, config, members in zip(starts, settings, groups, strict=True):
         rivals = [rival for name, rival in zip(starts, settings, strict=True) if name.casefold() == start.casefold()]
@@ -84,14 +93,11 @@ def _group_names(groups: Sequence[Sequence[Inspected]], taken: Sequence[str]) ->
     return tell_apart(names, taken)
 
 
-def _settings(inspected: Inspected) -> dict[str, Any]:
-    return dict(flat_config(inspected.run.config.without_seed()))
-
-
 def _differing(config: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The first settings that tell all these configs apart, with this config's values.
+    """The first settings that tell all these configs apart, with this config's values: `n_layers 2`.
 
-    A setting that tells no further configs apart is left out: `d_head`, where it changes with `d_model`.
+    A setting that tells no further configs apart is left out: `d_head`, where it changes with `d_model`. An attention
+    variant is called by its name alone; names are full, dotted ones where last parts repeat.
     """
     needed: list[str] = []
     told_apart = 1
@@ -99,15 +105,12 @@ def _differing(config: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -
         kinds = len({tuple(as_text(rival.get(key)) for key in (*needed, name)) for rival in rivals})
         if kinds > told_apart:
             needed, told_apart = [*needed, name], kinds
-    return [_in_words(name, config[name], needed) for name in needed if name in config]
-
-
-def _in_words(name: str, value: Any, beside: Sequence[str]) -> str:
-    """A setting as `n_layers 2`, an attention variant by its name alone; full dotted names where last parts repeat."""
-    last = name.split(".")[-1]
-    alone = sum(other.split(".")[-1] == last for other in beside) == 1
-    text = brief(as_text(value), LONGEST_VALUE)
-    return text if alone and last == "variant" else f"{last if alone else name} {text}"
+    last_parts, words = [name.split(".")[-1] for name in needed], []
+    for name, last in zip(needed, last_parts, strict=True):
+        if name in config:
+            text, alone = brief(as_text(config[name]), LONGEST_VALUE), last_parts.count(last) == 1
+            words.append(text if alone and last == "variant" else f"{last if alone else name} {text}")
+    return words
 
 
 def _common_name(members: Sequence[Inspected]) -> str:
@@ -118,16 +121,6 @@ def _common_name(members: Sequence[Inspected]) -> str:
     return name or members[0].run.config.preset or members[0].name
 
 
-def _together(name: str, members: Sequence[Inspected]) -> SeedGroup:
-    """One group of its members, with the results that all of them have."""
-    first = members[0]
-    if len(members) == 1:
-        return SeedGroup(name, members, first.results)
-    known = [key for key in first if not first[key].of_every_head or all(member.head for member in members)]
-    results = {key: _over_seeds([at_own_head(member[key]) for member in members], members) for key in known}
-    return SeedGroup(name, members, results)
-
-
 def _over_seeds(results: Sequence[Result], members: Sequence[Inspected]) -> Result:
     """The same result of several runs as one: the mean over runs, with the re-initialised models of all of them."""
     seeds, first = [member.run.config.seed for member in members], results[0]
@@ -135,10 +128,17 @@ def _over_seeds(results: Sequence[Result], members: Sequence[Inspected]) -> Resu
     def mean(parts: Sequence[Measurement]) -> Measurement:
         return over_seeds(parts, seeds)
 
-    of_all = [control for control in first.controls if all(control in result.controls for result in results)]
-    controls = {
-        control: _control_over_seeds([result.controls[control] for result in results], mean) for control in of_all
-    }
+    controls = {}
+    for control in first.controls:
+        if all(control in result.controls for result in results):
+            parts = [result.controls[control] for result in results]
+            draws = [part.draws for part in parts if part.draws is not None]
+            each = Measurement.join(draws, DRAW) if draws else None
+            mean_of_parts = mean([part.mean for part in parts]) if each is None else over_draws(each)
+            conditions = [condition for part in parts for condition in part.conditions]
+            controls[control] = ControlResult(
+                joined([part.examples for part in parts]), mean_of_parts, conditions, each
+            )
     causal = None
     if first.causal is not None:
         tests = [result.causal for result in results if result.causal is not None]
@@ -147,18 +147,6 @@ def _over_seeds(results: Sequence[Result], members: Sequence[Inspected]) -> Resu
     return Result(
         joined([result.examples for result in results]), mean([result.mean for result in results]), controls, causal
     )
-
-
-def _control_over_seeds(
-    parts: Sequence[ControlResult], mean: Callable[[Sequence[Measurement]], Measurement]
-) -> ControlResult:
-    draws = [part.draws for part in parts if part.draws is not None]
-    conditions = [condition for part in parts for condition in part.conditions]
-    examples = joined([part.examples for part in parts])
-    if not draws:
-        return ControlResult(examples, mean([part.mean for part in parts]), conditions)
-    each = Measurement.join(draws, DRAW)
-    return ControlResult(examples, over_draws(each), conditions, each)
 
 
 def at_own_head(result: Result) -> Result:

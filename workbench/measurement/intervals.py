@@ -185,12 +185,18 @@ def bounded(values: np.ndarray, least: float, most: float) -> Interval:
     present = ~np.isnan(rows)
     scaled = np.where(present, np.clip((rows - least) / (most - least), 0, 1), 0.0).astype(np.float32)
     low, high = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    weights, ends = _weights(rows.shape[-1])
     for part in parts(len(rows), DRAWS):
-        low[part], high[part] = _reweighed(scaled[part], present[part])
+        above = scaled[part] @ weights
+        above += ends[1]
+        inside = present[part]
+        total = weights.sum(0) if inside.all() else inside.astype(np.float32) @ weights
+        above /= total + ends.sum(0)
+        low[part], high[part] = np.quantile(above, TAILS, axis=-1)
     n = present.sum(-1)
     low, high = (np.where(n >= FEWEST, least + (most - least) * end, np.nan) for end in (low, high))
-    ends = low.reshape(values.shape[:-1]), high.reshape(values.shape[:-1])
-    return around(values.clip(least, most), ends)  # where all are right, up to all right
+    shape = values.shape[:-1]
+    return around(values.clip(least, most), (low.reshape(shape), high.reshape(shape)))  # if all are right, to all right
 
 
 def exact(hits: int, n: int) -> tuple[float, float]:
@@ -200,16 +206,6 @@ def exact(hits: int, n: int) -> tuple[float, float]:
     """
     low = 0.0 if hits == 0 else float(stats.beta.ppf(TAILS[0], hits, n - hits + 1))
     high = 1.0 if hits == n else float(stats.beta.ppf(TAILS[1], hits + 1, n - hits))
-    return low, high
-
-
-def _reweighed(scaled: np.ndarray, present: np.ndarray) -> Interval:
-    weights, ends = _weights(scaled.shape[-1])
-    above = scaled @ weights
-    above += ends[1]
-    total = weights.sum(0) if present.all() else present.astype(np.float32) @ weights
-    above /= total + ends.sum(0)
-    low, high = np.quantile(above, TAILS, axis=-1)
     return low, high
 
 

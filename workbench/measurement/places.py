@@ -35,11 +35,8 @@ def at_point(point: Any) -> str:
 
 def place_in_words(place: Mapping[str, Any]) -> str:
     """Where a value is, dim -> label: `after attention 0`, `layer 0, head 1`, `per sequence`."""
-    return ", ".join(_in_words(dim, label) for dim, label in place.items())
-
-
-def _in_words(dim: str, label: Any) -> str:
-    if dim == "unit":
-        return f"per {label}"
-    is_point = dim in ("point", "layer") and isinstance(label, str)
-    return point_name(label) if is_point else f"{dim} {label}"
+    words = []
+    for dim, label in place.items():
+        is_point = dim in POINTS and isinstance(label, str)
+        words.append(f"per {label}" if dim == "unit" else point_name(label) if is_point else f"{dim} {label}")
+    return ", ".join(words)
