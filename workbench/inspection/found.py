@@ -145,24 +145,18 @@ def kept(run: Run) -> Kept | None:
         return None
     try:
         found = Kept.model_validate(read_object(run.path / FOUND, LONGEST))
-        return found if (found.run, found.weights) == (run.name, _weights(run)) and _is_sound(found, run) else None
+        if (found.run, found.weights) != (run.name, _weights(run)):
+            return None
+        # Anyone may have written these numbers: can words be made of them, and are its heads there to be shown?
+        there, model = found.findings, run.config.model
+        names = [claim.claim for claim in there.claims]
+        said = [*(statement.text for statement in statements(there)), how_sure([there]), str(focus(there.focus))]
+        "".join([*said, *at_a_glance(there)]).encode()  # half of a surrogate pair cannot be shown
+        heads = [] if there.focus is None else [there.focus.head, there.focus.needed or there.focus.head]
+        known = all(0 <= layer < model.n_layers and 0 <= head < model.n_heads for layer, head in heads)
+        return found if known and len(set(names)) == len(names) and set(names) <= set(MECHANISMS) else None
     except (ValueError, LookupError, ArithmeticError, OSError):  # by hand or of another version: it is measured again
         return None
-
-
-def _is_sound(found: Kept, run: Run) -> bool:
-    """Whether words can be made of numbers that anyone may have written, and its heads are there to be shown.
-
-    Raises:
-        ValueError, LookupError, ArithmeticError: if no words can be made of them.
-    """
-    findings, model = found.findings, run.config.model
-    names = [claim.claim for claim in findings.claims]
-    said = [*(statement.text for statement in statements(findings)), how_sure([findings]), str(focus(findings.focus))]
-    "".join([*said, *at_a_glance(findings)]).encode()  # half of a surrogate pair cannot be shown
-    heads = [] if findings.focus is None else [findings.focus.head, findings.focus.needed or findings.focus.head]
-    known = all(0 <= layer < model.n_layers and 0 <= head < model.n_heads for layer, head in heads)
-    return known and len(set(names)) == len(names) and set(names) <= set(MECHANISMS)
 
 
 def _weights(run: Run) -> str:

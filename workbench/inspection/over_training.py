@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +112,7 @@ def measure(run: Run, *, progress: bool = False, **options: Any) -> Timeline:
         ValueError: if the run has no checkpoints, and as `moment`.
     """
     check_checkpoints(run)
-    return _through(run, moment(run, **options), progress, options)
+    return follow(inspect_run(run, nulls=(NULL,), causal=False, **options), progress=progress, **options)
 
 
 def follow(last: Inspected, *, progress: bool = False, **options: Any) -> Timeline:
@@ -126,14 +126,11 @@ def follow(last: Inspected, *, progress: bool = False, **options: Any) -> Timeli
     Raises:
         ValueError: if the run has no checkpoints, and as `moment`.
     """
-    check_checkpoints(last.run)
-    return _through(last.run, Moment.of(last, last.run.step()), progress, {**options, "name": last.name})
-
-
-def _through(run: Run, last: Moment, progress: bool, options: Mapping[str, Any]) -> Timeline:
-    name = options.get("name") or run.name
+    run, name = last.run, last.name
+    check_checkpoints(run)
     kept = track(checkpoints(run), f"{escape(name)} over training", console=Console(stderr=True), disable=not progress)
-    return join(run, [*(moment(run, step, **{**options, "head": last.head}) for step in kept), last], name)
+    options |= {"name": name, "head": last.head}
+    return join(run, [*(moment(run, step, **options) for step in kept), Moment.of(last, run.step())], name)
 
 
 def check_checkpoints(run: Run) -> None:

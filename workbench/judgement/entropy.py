@@ -95,6 +95,14 @@ def judge(mean: Measurement, examples: Measurement | None = None, draws: Measure
     if draws is not None and least.settled and (layer := least.places[0]["layer"]) in draws.coords["layer"]:
         of_models = draws.select(layer=layer).values
         at_least = None if np.isnan(of_models).all() else (float(np.nanmin(of_models)), float(np.nanmax(of_models)))
+    collapsed: list[str | int] = []
+    if draws is not None:
+        # The one rule is of counts, and an entropy has no tries to count: it is held against a limit of further models.
+        high = mean.values if mean.high is None else np.where(np.isnan(mean.high), mean.values, mean.high)
+        ends = dict(zip(mean.coords["layer"], high, strict=True))
+        shared = [layer for layer in ends if layer in draws.coords["layer"] and layer != EMBEDDED]
+        lowest = {layer: -limit(-draws.select(layer=layer).values, len(shared)) for layer in shared}
+        collapsed = [layer for layer in shared if ends[layer] < lowest[layer]]
     return Spread(
         name=mean.name,
         units=mean.units,
@@ -104,7 +112,7 @@ def judge(mean: Measurement, examples: Measurement | None = None, draws: Measure
         high=float(np.nanmax(mean.values)),
         models=models,
         at_least=at_least,
-        collapsed=() if draws is None else tuple(_collapsed(mean, draws)),
+        collapsed=tuple(collapsed),
     )
 
 
@@ -132,13 +140,3 @@ def _dominated(examples: Measurement) -> list[Dominated]:
             )
         )
     return layers
-
-
-def _collapsed(mean: Measurement, draws: Measurement) -> list[str | int]:
-    """The layers at which the interval lies below the limit that a further model would go below in few cases."""
-    shared = [layer for layer in mean.coords["layer"] if layer in draws.coords["layer"] and layer != EMBEDDED]
-    high = mean.values if mean.high is None else np.where(np.isnan(mean.high), mean.values, mean.high)
-    ends = dict(zip(mean.coords["layer"], high, strict=True))
-    # The one rule is of counts, and an entropy has no tries to count: it is held against a limit of further models.
-    lowest = {layer: -limit(-draws.select(layer=layer).values, len(shared)) for layer in shared}
-    return [layer for layer in shared if ends[layer] < lowest[layer]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from workbench.judgement.contrast import FEWEST_SEEDS, ContrastKind, Group, Outcome, Rule, Verdict
@@ -60,20 +60,19 @@ def _asked_anew(contrast: Contrast, earlier: Outcome, groups: Means, tried: Sequ
         outcome = contrast.ask(groups)
     except ValueError:  # the study asks for other groups or quantities by now
         return earlier
-    return _of_tuned(outcome, earlier, settings) if settings else outcome
-
-
-def _of_tuned(planned: Outcome, earlier: Outcome, settings: Mapping[str, str]) -> Outcome:
-    """What is known of a contrast that an earlier version asked of tuned groups, of which it kept the verdict."""
-    assert planned.asked is not None
+    if not settings:
+        return outcome
+    # What is known of a contrast that an earlier version asked of tuned groups, of which it kept the verdict.
+    asked = outcome.asked
+    assert asked is not None
     known = [
         Group(name=group.name, at=group.at, settings=settings[group.name], units=group.units, n=n.n)
         if group.name in settings
         else group
-        for group, n in zip(planned.groups, earlier.groups, strict=True)
+        for group, n in zip(outcome.groups, earlier.groups, strict=True)
     ]
-    about = {"asked": planned.asked, "verdict": earlier.verdict, "value": earlier.value}
-    if planned.asked.kind is ContrastKind.HIGHER:
+    about = {"asked": asked, "verdict": earlier.verdict, "value": earlier.value}
+    if asked.kind is ContrastKind.HIGHER:
         shares = scale_of(known[0].units).outcomes  # of which the interval was too narrow
         ends = {} if shares else {"low": earlier.low, "high": earlier.high}
         verdict = Verdict.OPEN if shares and earlier.verdict is Verdict.HOLDS else earlier.verdict
@@ -81,6 +80,6 @@ def _of_tuned(planned: Outcome, earlier: Outcome, settings: Mapping[str, str]) -
     own = known[0].model_copy(update={"value": earlier.value})
     if earlier.verdict is Verdict.OPEN or own.n < FEWEST_SEEDS:
         return Outcome(**about, rule=Rule.SEEDS, groups=(own,))
-    all_do = (earlier.verdict is Verdict.HOLDS) == (planned.asked.kind is ContrastKind.REACHES)
+    all_do = (earlier.verdict is Verdict.HOLDS) == (asked.kind is ContrastKind.REACHES)
     reached = own.n if all_do else 0
     return Outcome(**about, rule=Rule.SEEDS, groups=(own,), reached=reached, share=intervals.exact(reached, own.n))

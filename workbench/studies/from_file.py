@@ -41,10 +41,10 @@ from workbench.studies.measures import (
     Logged,
     Measure,
     OverTraining,
-    Parameters,
-    Perplexity,
     StepsTo,
     Together,
+    parameters,
+    perplexity,
 )
 from workbench.studies.study import Published, Source, Study
 from workbench.util.files import LONGEST_TOML, check_file, read_text, read_toml
@@ -240,7 +240,7 @@ class StudyFile(Checked):
             if steps := re.fullmatch(r"steps to ([\d.]+) %", entry):
                 parts.append(StepsTo(float(steps[1]) / 100))
             elif entry in ("parameters", "perplexity"):
-                parts.append(Parameters() if entry == "parameters" else Perplexity())
+                parts.append(parameters if entry == "parameters" else perplexity)
             elif entry == name:
                 instruments.append(name)
             elif name.endswith(OVER_TRAINING):

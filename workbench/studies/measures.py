@@ -192,12 +192,9 @@ class Logged:
         return {name: single(run, name, float(latest[name])) for name in self.names if name in latest}
 
 
-@dataclass(frozen=True)
-class Perplexity:
+def perplexity(run: Run) -> dict[str, Measurement]:
     """The exponential of the last test loss, as `perplexity`."""
-
-    def __call__(self, run: Run) -> dict[str, Measurement]:
-        return {"perplexity": single(run, "perplexity", float(np.exp(run.latest()["test_loss"])), "")}
+    return {"perplexity": single(run, "perplexity", float(np.exp(run.latest()["test_loss"])), "")}
 
 
 @dataclass(frozen=True)
@@ -240,12 +237,9 @@ class StepsTo:
         return {name: single(run, name, steps, "steps")}
 
 
-@dataclass(frozen=True)
-class Parameters:
+def parameters(run: Run) -> dict[str, Measurement]:
     """The number of learnt parameters, as `parameters`."""
-
-    def __call__(self, run: Run) -> dict[str, Measurement]:
-        return {"parameters": single(run, "parameters", float(sum(p.numel() for p in run.model().parameters())), "")}
+    return {"parameters": single(run, "parameters", float(sum(p.numel() for p in run.model().parameters())), "")}
 
 
 def _rows(run: Run, name: str) -> list[dict[str, Any]]:

@@ -252,12 +252,13 @@ def _rounded(data: Any) -> Any:
 def made_now(minutes: float, step_times: Mapping[str, float]) -> dict[str, Any]:
     """`Result.made` of a study that has just run; its commit ends with `+` where the code was changed since."""
     head, _, changed = (commit() or "").partition("+")  # nothing where it is not in a repository
-    made = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": head[:12] + "+" * bool(changed), "workbench": version()}
-    trained = {"minutes": round(minutes, 1)} if minutes else {}
-    return made | trained | (machine() | {"step_times": dict(step_times)} if step_times else {})
-
-
-def machine() -> dict[str, Any]:
-    """What training steps are timed on: the number of cores and, where there is one, the GPU's name."""
-    gpu = {"device": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
-    return {"cores": os.cpu_count()} | gpu
+    made: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": head[:12] + "+" * bool(changed)}
+    made["workbench"] = version()
+    if minutes:
+        made["minutes"] = round(minutes, 1)
+    if step_times:  # beside what they were timed on
+        made["cores"] = os.cpu_count()
+        if torch.cuda.is_available():
+            made["device"] = torch.cuda.get_device_name()
+        made["step_times"] = dict(step_times)
+    return made
