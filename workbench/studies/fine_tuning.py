@@ -73,9 +73,8 @@ class FineTunes:
             RuntimeError: in one line, if a fine-tuning failed.
             StudyStoppedError: if it was stopped; the same call goes on.
         """
-        settings = dict(self.shared[scale])
-        if "text" in self.needs:  # else the groups train on a task
-            settings["text"] = str(SHIPPED["shakespeare"]) if scale == SMALL else given["text"]
+        text = str(SHIPPED["shakespeare"]) if scale == SMALL else given.get("text")
+        settings = {**self.shared[scale], **({"text": text} if "text" in self.needs else {})}  # else of a task
         places = {(name, seed): folder / f"{name}-seed={seed}" for seed in seeds for name in self.groups[scale]}
         how = {"workers": workers, "ray": ray, "progress": progress}
         if scale == SMALL:
