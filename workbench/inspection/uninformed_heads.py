@@ -35,12 +35,13 @@ from workbench.util.progress import steps
 
 AT_ONCE = 8  # sequences: the logits of a large vocabulary are large
 
-Answered = tuple[Bool[Tensor, "batch pos"], Float[Tensor, "batch pos"]]
-"""Whether each answer is right, and the log-probability of the right one."""
 
-
-def answered(model: AnyHooked, batch: Batch, hooks: Hooks = ()) -> Answered:  # type: ignore[assignment]
-    """How a model answers, with these hooks. Of answers that are sets the log-probability is 0."""
+def answered(
+    model: AnyHooked,
+    batch: Batch,
+    hooks: Hooks = (),  # type: ignore[assignment]
+) -> tuple[Bool[Tensor, "batch pos"], Float[Tensor, "batch pos"]]:
+    """Whether each answer is right with these hooks, and the log-probability of the right one; of sets that is 0."""
     right, known = [], []
     for start in range(0, len(batch), AT_ONCE):
         part = batch[start : start + AT_ONCE]

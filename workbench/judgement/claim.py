@@ -185,13 +185,8 @@ class Judgement(Stored):
     def needed(self) -> bool:
         """Whether the answers need it; of seeds, in more than half of them."""
         if self.seeds:
-            return 2 * self.needed_in > len(self.seeds)
+            return 2 * sum(seed.needed for seed in self.seeds) > len(self.seeds)
         return self.need in (Need.AS_CLAIMED, Need.LOST)
-
-    @property
-    def needed_in(self) -> int:
-        """In how many seeds the answers need it."""
-        return sum(seed.needed for seed in self.seeds)
 
     @property
     def tells(self) -> bool:

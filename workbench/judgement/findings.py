@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from pydantic import Field
 
+from workbench.interventions import Head
 from workbench.judgement.claim import JudgedClaim
 from workbench.judgement.entropy import Spread
 from workbench.judgement.extremes import Extreme
 from workbench.judgement.rule import Compared, Stored
 
-Head = tuple[int, int]
 CLEAR_P = 0.05  # of a difference between groups of seeds, after Holm
 
 

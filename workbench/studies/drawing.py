@@ -13,8 +13,6 @@ from workbench.studies.study import Figure, Groups, Published
 from workbench.util.lookup import lookup
 from workbench.util.strict_settings import Checked
 
-Lines = dict[str, Measurement]
-
 
 class Drawing(Checked):
     """A figure of one quantity, in the form that its dims ask for: bars, or lines over training or along its dim.
@@ -83,7 +81,7 @@ class Drawing(Checked):
         at_place = {name: {quantity: line.select(**place)} for name, line in lines.items()}
         return by_dim(at_place, quantity, self.title, self.y or quantity)
 
-    def _lines(self, groups: Groups) -> Lines:
+    def _lines(self, groups: Groups) -> dict[str, Measurement]:
         """The name of a line or bar -> what it shows; none where nothing was measured."""
         named = {name: own for name, own in groups.items() if not self.only or name.split(", ")[0] in self.only}
         named |= {name: groups[name] for name in self.only if name in groups}
@@ -95,7 +93,7 @@ class Drawing(Checked):
         own = next(iter(named.values()), {})
         return {name: own[each] for name, each in self.quantity.items() if each in own}
 
-    def _along_setting(self, lines: Lines) -> Figure:
+    def _along_setting(self, lines: dict[str, Measurement]) -> Figure:
         along: dict[str, dict[float, Measurement]] = {}
         for name, line in lines.items():
             rest = [part for part in name.split(", ") if not part.startswith(f"{self.across} ")]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Literal
 
-from workbench.interventions import head_in_words
+from workbench.interventions import Head, head_in_words
 from workbench.judgement.claim import JudgedClaim, Judgement, Need, Often
-from workbench.judgement.findings import AnswerRates, Findings, Focus, GoldMass, Head, MeasuredOn, Share
+from workbench.judgement.findings import AnswerRates, Findings, Focus, GoldMass, MeasuredOn, Share
 from workbench.judgement.rule import Against
 from workbench.judgement.words import claims, entropy
 from workbench.judgement.words.extremes import MOST_NAMED, at_places
