@@ -32,9 +32,15 @@ def sorter(tmp_path_factory: pytest.TempPathFactory) -> Run:
     ("kept", "edges"),
     [([0.2, 0.95, 0.97, 1.0], 9), ([0.95, 1.2, 1.0, 1.0], 23), ([0.2, 0.4, 0.8, 1.0], 46), ([1.0, 0.4, 0.8, 0.5], 46)],
 )
-def test_a_circuit_has_the_fewest_edges_from_which_on_enough_is_kept(kept: list[float], edges: int) -> None:
-    shares = [0.1, 0.2, 0.5, 1.0]
-    values, coords = np.array([kept, kept]).T, {"share": shares, "example": range(2)}
+@pytest.mark.parametrize(("wide", "further"), [((), 0), ((0.2,), 14), ((0.2, 0.5), 0)], ids=str)
+def test_a_circuit_has_the_fewest_edges_from_which_on_enough_is_kept(
+    kept: list[float], edges: int, wide: tuple[float, ...], further: int
+) -> None:
+    """Where the interval of the mean is too wide the next size is taken, unless all are: then the mean decides."""
+    shares, apart = [0.1, 0.2, 0.5, 1.0], np.array([-0.2, 0.2] * 8)
+    values = np.array([level + apart * (share in wide) for share, level in zip(shares, kept, strict=True)])
+    coords = {"share": shares, "example": range(16)}
+    edges += further if edges == 9 else 0
     curve = Measurement("Kept", values, ("share", "example"), coords, "share of the metric")
     assert summary._size(curve, Graph(2, 2)) == edges
 
