@@ -83,7 +83,7 @@ def choose_sides(first: Look) -> Sides | None:
 
 def _second(first: Look) -> Look | None:
     run_at, step_at, input_at = st.columns([1, 0.6, 2.1])
-    runs = _others_first(first.opened.run)
+    runs = others_first(first.opened.run)
     session = memory()
     # Where A is changed: B keeps its run, unless that is A now, or nobody chose it.
     replaceable = session.held.get("run2") in (first.opened.run.name, session.defaults.get("run2"))
@@ -120,7 +120,7 @@ def _earlier(first: Look, run: Run) -> int | None:
     return steps[(len(steps) - 1) // 2]
 
 
-def _others_first(run: Run) -> dict[str, Run]:
+def others_first(run: Run) -> dict[str, Run]:
     """Every run by its name: others of the same task first, the most alike foremost, then this one, then the rest."""
 
     def place(other: Run) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.findings import measured_on
 from workbench.instruments import INSTRUMENTS
 from workbench.interventions import Head
-from workbench.judgement.words.by_place import differs
+from workbench.judgement.words.by_place import both_at, differs
 from workbench.judgement.words.findings import conditions_of
 from workbench.measurement import Measurement, by_group
 from workbench.measurement.compare_runs import compare, difference, difference_by_group
@@ -161,7 +161,7 @@ def show(p: Panel, sides: Sides, both: Pair, says: str, *, by_condition: bool = 
         return
     verdict = differs(value_of(b_minus_a), [value_of(run) for run in runs.values()])
     if verdict and not sides.one_model and (conditions := _conditions(sides)):
-        verdict = f"{conditions}: {uncapitalised(verdict)}"
+        verdict = f"{conditions}: {uncapitalised(verdict)}{_beyond_training(sides, both)}"
     p.show(
         code.call(figures.with_difference, runs, b_minus_a), {**runs, "difference": b_minus_a}, says, verdict=verdict
     )
@@ -174,6 +174,25 @@ def _conditions(sides: Sides) -> str:
     if each[0] == each[1]:
         return f"At {each[0]}" if each[0] else ""
     return "; ".join(f"{side} at {said}" for side, said in zip(("A", "B"), each, strict=True) if said)
+
+
+def _beyond_training(sides: Sides, both: Pair) -> str:
+    """Whole answers at lengths, or other conditions, above those that either side was trained on; empty without."""
+    samples = [measured_on(value_of(one)) for one in inspected(sides)]
+    trained = [sample.trained[1] for sample in samples if sample.trained]
+    if both.values[0].dims != ("unit", "example") or both.groups is None or len(trained) < len(samples):
+        return ""
+    (name, first), (_, second) = value_of(both.groups)
+    longer = sorted({condition for condition in first if condition > max(trained)})
+    if not longer or longer != sorted({condition for condition in second if condition > max(trained)}):
+        return ""
+    parts = [
+        measured.select(unit="sequence").pick([i for i, condition in enumerate(own) if condition in longer])
+        for measured, own in zip(both.values, (first, second), strict=True)
+    ]
+    apart = difference(*parts, same_examples=value_of(both.same_examples))
+    rates = both_at(apart, [part.mean("example") for part in parts], {})
+    return f" Of these, at {name} {longer[0]} to {longer[-1]}, beyond training: per sequence: {rates}."
 
 
 Drawn = tuple[dict[str, Symbol], Symbol]

@@ -221,9 +221,7 @@ def _lens_differences(key: tuple[Any, ...], how: dict[str, Any], _run: Run, _run
 
 @url.fragment
 def entropy(sides: Sides) -> None:
-    with panel("Entropy by layer", "compare-entropy", folded=True) as p:
-        if not p.open:
-            return
+    with panel("Entropy by layer", "compare-entropy") as p:
         both = pair(sides, "entropy")
         show(p, sides, both, f"{both.values[0].caption} {one_run(sides)}")
 
@@ -270,7 +268,7 @@ def main() -> None:
         return
     if sides.one_model:
         st.info("Both sides are the same model, so only the two inputs are compared.")
-    for part in (answers, canvases, lenses, similarity, entropy, mechanisms, accuracy):
+    for part in (answers, entropy, canvases, lenses, similarity, mechanisms, accuracy):
         part(sides)
 
 

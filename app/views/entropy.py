@@ -13,6 +13,7 @@ from workbench.app import state
 from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
+from workbench.app.fields.sides import others_first
 from workbench.app.fields.spectra import MEASURES, choose_measure
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
@@ -100,9 +101,11 @@ def spectra(look: Look) -> None:
         else:
             controls = {mean: of_controls} if of_controls else {}
             figure = code.call(figures.by_layer, drawn, controls)[0]
+        embedding = "The embedding, which no layer has worked on, is not said to collapse." if of_controls else ""
         of_sequences = f"{capitalised(kind)} sequences: {code.value_of(held).sample.in_words}."
-        says = " ".join(filter(None, (dominant, code.value_of(of_runs).caption, of_sequences)))
+        says = " ".join(filter(None, (dominant, code.value_of(of_runs).caption, embedding, of_sequences)))
         p.show(figure, {"this-input": one, "held-out": of_runs} | of_controls, says, verdict=verdict)
+        _twin(look)
     if chosen.name == "spectrum":
         st.info(
             "The other panels draw one number per layer, which a spectrum is not. For the distribution over sequences, "
@@ -114,6 +117,16 @@ def spectra(look: Look) -> None:
         conditions(chosen)
         training(chosen)
     many_sequences(look.opened)
+
+
+def _twin(look: Look) -> None:
+    """A link to the comparison with the run of this task that is most alike, where there is one."""
+    own = look.opened.run
+    other = next(iter(others_first(own).values()), own)
+    if other.path != own.path and other.config.task["name"] == own.config.task["name"]:
+        query = {"run": own.name, "run2": other.name}
+        label = f"Is it higher than that of {plain(other.name)}, of the same task?"
+        st.page_link("views/compare.py", label=label, icon=":material/compare_arrows:", query_params=query)
 
 
 def _verdict(chosen: Chosen, held: Symbol, mean: Measurement) -> tuple[str | None, str, bool]:

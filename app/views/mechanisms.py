@@ -220,11 +220,11 @@ def _link(held: Held, number: int, share: float) -> None:
 def causal(held: Held, name: str) -> None:
     """How edits of the claimed part change answers, beside edits elsewhere; made on request."""
     with panel("Causal test", "claim-causal") as p:
-        if not fields.pressed("Run the causal test on held-out sequences", "causal"):
-            known = how_it_works.findings(held.look.opened.run, held.look.opened.step)
-            for one in statements(known) if known else ():
-                if one.claims == (name,):
-                    st.markdown(how_it_works.in_words(one))
+        known = how_it_works.findings(held.look.opened.run, held.look.opened.step)
+        said = [one for one in statements(known) if one.claims == (name,)] if known else []
+        if not fields.pressed("Draw the causal test" if said else "Run the causal test", "causal"):
+            for one in said:
+                st.markdown(how_it_works.in_words(one))
             st.caption(
                 "The claimed part is edited inside the model, and the same edit is made elsewhere. If the claim is "
                 "right, the first turns the answer into what the claim predicts, and the second changes nothing."

@@ -21,10 +21,10 @@ from workbench.runs import load_run
 
 PANELS = [
     "Right answers overall",
+    "Entropy by layer",
     "This input in A and in B",
     "What each layer already predicts",
     "How alike their layers are",
-    "Entropy by layer",
     "How often each mechanism's claim holds",
     "Right answers by condition",
 ]
@@ -112,6 +112,28 @@ def test_other_sequences_are_not_paired_and_nothing_is_tested(explorer: AppTest)
 def test_what_was_measured_at_other_lengths_says_so_of_each_side(explorer: AppTest) -> None:
     compare(explorer, "sort-tempered", "sorter")
     assert says(explorer, "**A at length 2 to") and says(explorer, "; B at length 2 to")
+
+
+def test_lengths_beyond_training_have_a_number_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(tmp_path)])
+    explorer = page(
+        AppTest.from_file(str(APP), default_timeout=120),
+        "compare",
+        run="sort-plain",
+        run2="sort-tempered",
+        compare_n="16",
+    )
+    rates = []
+    for name in ("sort-plain", "sort-tempered"):
+        found = inspect_run(load_run(APP.parent / "zoo" / name), only=["overall"], **HOW)
+        longer = [i for i, each in enumerate(found.sample.conditions) if each["length"] > 10]
+        assert 0 < len(longer) < len(found.sample.conditions)
+        rates.append(found["overall"].examples.select(unit="sequence").pick(longer))
+    apart = difference(*rates, same_examples=True)
+    a, b, by = (f"{100 * float(m.values):.1f}" for m in (*(rate.mean() for rate in rates), apart))
+    said = next(text.replace("\\", "") for each in explorer.markdown if "Of these" in (text := each.value))
+    assert "Of these, at length 16 to 50, beyond training: per sequence: " in said
+    assert f"{a}% in A, {b}% in B, +{by} percentage points" in said
 
 
 def test_by_default_it_is_another_run_of_the_same_task_or_the_same_run(explorer: AppTest) -> None:

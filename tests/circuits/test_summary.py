@@ -33,10 +33,21 @@ def sorter(tmp_path_factory: pytest.TempPathFactory) -> Run:
     [([0.2, 0.95, 0.97, 1.0], 9), ([0.95, 1.2, 1.0, 1.0], 23), ([0.2, 0.4, 0.8, 1.0], 46), ([1.0, 0.4, 0.8, 0.5], 46)],
 )
 def test_a_circuit_has_the_fewest_edges_from_which_on_enough_is_kept(kept: list[float], edges: int) -> None:
-    shares = [0.1, 0.2, 0.5, 1.0]
-    values, coords = np.array([kept, kept]).T, {"share": shares, "example": range(2)}
-    curve = Measurement("Kept", values, ("share", "example"), coords, "share of the metric")
-    assert summary._size(curve, Graph(2, 2)) == edges
+    assert _taken(kept, (), n=2) == edges
+
+
+@pytest.mark.parametrize(("wide", "n", "edges"), [((), 32, 9), ((0.2,), 32, 23), ((0.2,), 16, 9), ((0.2, 0.5), 32, 9)])
+def test_of_enough_pairs_the_whole_interval_is_to_be_within(wide: tuple[float, ...], n: int, edges: int) -> None:
+    """Unless only the whole model's is: then the mean decides, as of few pairs."""
+    assert _taken([0.2, 0.95, 0.97, 1.0], wide, n) == edges
+
+
+def _taken(kept: list[float], wide: tuple[float, ...], n: int) -> int:
+    """The size taken by what circuits of four sizes keep of n pairs, which differ at the sizes `wide`."""
+    shares, apart = [0.1, 0.2, 0.5, 1.0], np.tile([-0.28, 0.28], n // 2)
+    values = np.array([level + apart * (share in wide) for share, level in zip(shares, kept, strict=True)])
+    coords = {"share": shares, "example": range(n)}
+    return summary._size(Measurement("Kept", values, ("share", "example"), coords, "share of the metric"), Graph(2, 2))
 
 
 def test_a_circuit_is_found_on_half_of_the_pairs_and_tested_on_the_other(sorter: Run) -> None:

@@ -47,7 +47,7 @@ def test_a_layer_is_named_only_where_it_is_clearly_least() -> None:
     assert in_words(clear).startswith(
         "Matrix entropy lies below 8 re-initialised models after attention 0 and after MLP 0: representations collapse"
     ), "what is embedded no layer has worked on"
-    assert "than before training. It is least after MLP 0 (1.2" in in_words(clear)
+    assert "than theirs. It is least after MLP 0 (1.2" in in_words(clear)
     assert "8 re-initialised models 2.2" in in_words(clear)
 
 

@@ -32,7 +32,7 @@ def judged(kept: float, low: float, high: float, n: int = 32, known: int | None 
 @pytest.mark.parametrize(
     ("interval", "result", "said"),
     [
-        ((1.0, 0.95, 1.05), Faithful.FAITHFUL, "faithful, within 90 to 110%"),
+        ((1.0, 0.95, 1.05), Faithful.FAITHFUL, "faithful by the logit difference, within 90 to 110%"),
         ((0.5, 0.4, 0.6), Faithful.NOT, "not faithful, less than 90%"),
         ((2.0, 1.9, 2.1), Faithful.OVERSHOOTS, "what it leaves out works against the answer"),
         ((0.947, 0.706, 1.34), Faithful.NOT_SETTLED, "not settled, the interval reaches beyond 90 to 110% on both"),
@@ -57,8 +57,8 @@ def test_few_pairs_never_show_a_faithful_circuit_and_very_few_show_nothing() -> 
     assert judged(1, 0.99, 1.01, n=ENOUGH - 1).result is Faithful.TOO_FEW
     assert judged(1, 0.99, 1.01, n=ENOUGH).result is Faithful.FAITHFUL
     assert LEAST**ENOUGH <= 0.05 < LEAST ** (ENOUGH - 1), "so many pairs see one of every ten that are lost"
-    assert "too few pairs to call it faithful (5 are the fewest, and 29 are needed)" in words._of_result(
-        judged(0.996, 0.99, 1.002, n=3)
+    assert "too few pairs to call it faithful (5 are the fewest, and 29 are needed)" in words.of_circuit(
+        judged(0.996, 0.99, 1.002, n=3), "logit difference", 110
     )
 
 

@@ -79,7 +79,7 @@ def test_of_a_change_that_its_interval_tells_half_of_the_way_is_told_too() -> No
         return by_place.changed(measured(values, "Rate", "share", wide, step=[0, 10, 100, 600]), "step")
 
     start = "Rate: 20% at step 0, 90% at step 600"
-    half = "half of that change came between step"
+    half = "half of that change was passed between step"
     assert told([0.2, 0.1, 0.6, 0.9], 0.1) == f"{start}; {half} 10 (10%) and step 100 (60%)."
     assert told([0.2, 0.9, 0.4, 0.9], 0.1) == f"{start}; {half} 0 (20%) and step 10 (90%)."
     assert told([0.2, 0.1, 0.6, 0.9], 0.8) == told([0.2, 0.1, 0.6, 0.9], None) == f"{start}."
@@ -122,9 +122,11 @@ def test_mass_on_ancestors_is_of_queries_that_have_one() -> None:
     names = ["0:a", "1:b", "2:c"]
     one = measured(matrix, "A", "share", query=names, key=names)
     told = by_place.on_ancestors({"γ = 0": one}, gold)
-    assert told == "On true ancestors, of an average query's row: γ = 0 85%."
+    assert told == "On the task's true edges, of an average query's row: γ = 0 85%."
     both = measured(np.stack([matrix, matrix]), "A", "share", matrix=["pattern", "A²"], query=names, key=names)
-    assert by_place.by_hop(both, gold) == "On true ancestors as many hops up, on average: hop 1: 70%; hop 2: 30%."
+    assert (
+        by_place.by_hop(both, gold) == "On the task's true edges of as many hops, on average: hop 1: 70%; hop 2: 30%."
+    )
     assert by_place.on_ancestors({"γ = 0": one}, []) is None and by_place.by_hop(both, []) is None
 
 

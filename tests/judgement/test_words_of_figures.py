@@ -56,7 +56,10 @@ def test_what_arrives_is_the_share_on_the_true_ancestors_of_each_hop() -> None:
     coords = {"hop": [1, 2], "query": names, "key": names}
     steps = Measurement("Steps", values, ("hop", "query", "key"), coords, "share", {})
     gold = [(1, 2, 1), (2, 2, 0), (3, 2, 0), (1, 1, 0)]
-    assert arrives(steps, gold, 2) == "From 2:c this much arrives at the true ancestor: hop 1: 90%; hop 2: 75%."
+    assert (
+        arrives(steps, gold, 2)
+        == "From 2:c this much arrives where the task's true edges lead: hop 1: 90%; hop 2: 75%."
+    )
     both = arrives(steps, [*gold, (1, 2, 0)], 2)
-    assert both == "From 2:c this much arrives at the true ancestors: hop 1: 100%; hop 2: 75%."
+    assert both == "From 2:c this much arrives where the task's true edges lead: hop 1: 100%; hop 2: 75%."
     assert arrives(steps, gold, 0) is None

@@ -20,12 +20,12 @@ def accuracy(trained: list[float], token: list[float]) -> Measurement:
 def test_points_at_which_a_probe_gains_as_much_are_all_named() -> None:
     """It was the first of equals alone."""
     one = accuracy([0.5, 0.9, 0.8], [0.5, 0.25, 0.3])
-    other = "by the best baseline or re-initialised model."
-    lead = "The lead over every control is largest"
-    assert gained(one, gain(one)) == f"{lead} after attention 0: 90% decoded, 25% {other}"
+    other = "the best baseline or re-initialised model"
+    lead = "Furthest beyond its baselines"
+    assert gained(one, gain(one)) == f"{lead} after attention 0: 90% decoded; {other} 25%."
     two = accuracy([0.5, 0.9, 1.0], [0.5, 0.25, 0.35])
     where = "after attention 0 and after MLP 0"
-    assert gained(two, gain(two)) == f"{lead} {where}: 90 to 100% decoded, 25 to 35% {other}"
+    assert gained(two, gain(two)) == f"{lead} {where}: 90 to 100% decoded; {other} 25 to 35%."
     none = accuracy([np.nan] * 3, [0.5] * 3)
     assert gained(none, gain(none)) is None
     coords = {"condition": (TRAINED, TOKEN), "place": ["6", "7"]}

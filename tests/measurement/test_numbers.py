@@ -58,8 +58,8 @@ def test_a_difference_has_as_many_digits_as_it_needs_and_its_sign() -> None:
 
 def test_counts_round_but_never_to_all_or_none() -> None:
     assert counted(13, 34) == "13 of 34"
-    assert counted(0.2, 34) == "1 of 34"
-    assert counted(33.9, 34) == "33 of 34"
+    assert counted(0.2, 34) == "0.6% of 34"
+    assert counted(33.9, 34) == "99.7% of 34"
     assert counted(1234, 5678) == "1,234 of 5,678"
 
 

@@ -8,6 +8,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from workbench.circuits.circuit import Circuit, greedy_edges
@@ -25,7 +26,7 @@ from workbench.circuits.faithfulness import (
 from workbench.circuits.graph import Graph
 from workbench.circuits.nodes import node_scores
 from workbench.circuits.overlap import overlap_of_halves
-from workbench.judgement.faithful import LEAST, MOST, CircuitJudgement
+from workbench.judgement.faithful import ENOUGH, LEAST, MOST, CircuitJudgement
 from workbench.judgement.words import circuits as words
 from workbench.measurement import Measurement
 from workbench.models import AnyHooked
@@ -148,7 +149,7 @@ def find_circuit(
         generator: draws halves for the overlap.
         method: a name in `METHODS`; nodes are patched one by one where it is the exact one.
         size: edges that the circuit is grown to; by default the fewest of those measured from which on all keep 90 to
-            110 % of the metric on the pairs that it was found on.
+            110 % of the metric on the pairs that it was found on, with their whole interval if these are 29 or more.
         shares: sizes at which faithfulness is measured.
         progress: told what is measured next, and how much of all that is: `edges scored on 32 pairs (1 of 6)`.
 
@@ -207,10 +208,19 @@ def _tested(
 
 
 def _size(curve: Measurement, graph: Graph) -> int:
-    """The fewest edges of a curve from which on circuits keep what a faithful one keeps; all where none does."""
-    kept = zip(curve.coords["share"], curve.mean().values, strict=True)
-    enough = [share for share, _ in takewhile(lambda size: LEAST <= size[1] <= MOST, reversed([*kept]))]
-    return round((enough or [1.0])[-1] * graph.n_edges)
+    """The fewest edges of a curve from which on circuits are faithful; all where none is.
+
+    Of enough pairs the whole interval is within; of fewer, or where none but the whole model's is, the mean.
+    """
+    mean, n = curve.mean(), curve.values.shape[curve.axis("example")]
+    assert mean.low is not None and mean.high is not None
+    interval = tuple(np.where(np.isnan(ends), mean.values, ends) for ends in (mean.low, mean.high))
+    chosen = 1.0
+    for low, high in (interval,) * (n >= ENOUGH) + ((mean.values, mean.values),):
+        within = zip(curve.coords["share"], (low >= LEAST) & (high <= MOST), strict=True)
+        if chosen == 1:
+            *_, chosen = 1.0, *(share for share, _ in takewhile(lambda size: bool(size[1]), reversed([*within])))
+    return round(chosen * graph.n_edges)
 
 
 def _judged(tested: Comparison, circuit: Circuit, curve: Measurement, halves: Measurement) -> CircuitJudgement:

@@ -59,7 +59,9 @@ def share_with_range(share: float, low: float | None, high: float | None) -> str
 
 
 def counted(hits: float, n: int) -> str:
-    """`13 of 34`; hits that are sums of shares are rounded, but never to all or none."""
+    """`13 of 34`; where the hits are a sum of shares, their mean: `2.8% of 34`."""
+    if n and hits == hits and abs(hits - round(hits)) >= ROUNDING:
+        return f"{percent(hits / n)} of {n:,}"
     return f"{whole(hits, n):,} of {n:,}"
 
 

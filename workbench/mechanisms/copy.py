@@ -1,4 +1,4 @@
-"""Copy before the delimiter: the residual points at the position's own token, in the encoder basis.
+"""Copy before the delimiter: of the symbols, the residual points at the position's own, in the encoder basis.
 
 The task-hinting paper, §4, for sorting. Scored after attention and after the MLP of every layer, and on what
 each attention layer alone writes. Caveat: the embedding is itself part of the residual, so there a re-initialised model

@@ -106,7 +106,7 @@ def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str
             f"({number(float(m.select(**{dim: label}).values[index]), m.units)})"
             for label in reached
         )
-        text += f"; half of that change came between {before} and {there}"
+        text += f"; half of that change was passed between {before} and {there}"
     return f"{text}."
 
 
@@ -132,7 +132,7 @@ def differs(difference: Measurement, sides: Sequence[Measurement] = ()) -> str |
         (dim,) = difference.dims
         order = np.argsort(-np.abs(difference.values), kind="stable")
         places = [{dim: difference.coords[dim][int(i)]} for i in order if not np.isnan(difference.values[i])]
-        few = capitalised("; ".join(f"{at(place)}: {_both(difference, sides, place)}" for place in places))
+        few = capitalised("; ".join(f"{at(place)}: {both_at(difference, sides, place)}" for place in places))
     if not sure:
         if few is not None:
             return f"{few}. No such difference can be told from none."
@@ -143,11 +143,11 @@ def differs(difference: Measurement, sides: Sequence[Measurement] = ()) -> str |
     if few is not None:
         return f"{few}."
     if len(most.places) == 1 and sides:
-        return f"{capitalised(at_places(most))}: {_both(difference, sides, most.places[0])}. {text}."
+        return f"{capitalised(at_places(most))}: {both_at(difference, sides, most.places[0])}. {text}."
     return f"{text}: by {ends}." if most.anywhere else f"{text}; most {largest}."
 
 
-def _both(difference: Measurement, sides: Sequence[Measurement], place: Mapping[str, Any]) -> str:
+def both_at(difference: Measurement, sides: Sequence[Measurement], place: Mapping[str, Any]) -> str:
     """What A and B are at a place, and by how much they differ there."""
     first, second = (numbers.number(float(side.select(**place).values), side.units) for side in sides)
     own = difference.select(**place)
@@ -182,7 +182,7 @@ def on_ancestors(matrices: Mapping[str, Measurement], gold: Sequence[tuple[int, 
         name: sum(float(m.values[query, key]) for query, key in edges) / len(queries) for name, m in matrices.items()
     }
     said = "; ".join(f"{name} {percent(share)}" for name, share in shares.items())
-    return f"On true ancestors, of an average query's row: {said}."
+    return f"On the task's true edges, of an average query's row: {said}."
 
 
 def by_hop(matrices: Measurement, gold: Sequence[tuple[int, int, int]]) -> str | None:
@@ -201,7 +201,7 @@ def by_hop(matrices: Measurement, gold: Sequence[tuple[int, int, int]]) -> str |
         if edges:
             values = matrices.select(matrix=matrix).values
             said.append(f"hop {hop}: {percent(float(np.mean([values[query, key] for query, key in edges])))}")
-    return f"On true ancestors as many hops up, on average: {'; '.join(said)}." if said else None
+    return f"On the task's true edges of as many hops, on average: {'; '.join(said)}." if said else None
 
 
 def last_values(curves: Mapping[str, Measurement]) -> str | None:

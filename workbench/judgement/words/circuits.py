@@ -51,10 +51,12 @@ def of_circuit(circuit: Faithfulness, metric: str, n_edges: int) -> str:
     kept = f"keeps {of_share(circuit.kept, circuit.low, circuit.high)} of the {metric}"
     answers = "" if circuit.answers is None else f" and {counted(circuit.answers, circuit.n)} answers"
     pairs = f"{circuit.n} test pair{'s' * (circuit.n != 1)}"
-    return f"The circuit of {circuit.edges} of {n_edges} edges {kept}{answers} on {pairs}: {_of_result(circuit)}."
+    return (
+        f"The circuit of {circuit.edges} of {n_edges} edges {kept}{answers} on {pairs}: {_of_result(circuit, metric)}."
+    )
 
 
-def _of_result(circuit: Faithfulness) -> str:
+def _of_result(circuit: Faithfulness, metric: str) -> str:
     """What came of it, with the reason."""
     if circuit.result is Faithful.TOO_FEW:
         needed = f"{FEWEST} are the fewest, and {ENOUGH}" if circuit.n < FEWEST else str(ENOUGH)
@@ -65,7 +67,7 @@ def _of_result(circuit: Faithfulness) -> str:
     beyond = f"reaches below {percent(LEAST)}" if below else f"reaches above {percent(MOST)}"
     beyond = f"reaches beyond {BOUNDS} on both sides" if below and above else beyond
     return {
-        Faithful.FAITHFUL: f"faithful, within {BOUNDS}",
+        Faithful.FAITHFUL: f"faithful by the {metric}, within {BOUNDS}",
         Faithful.NOT: f"not faithful, less than {percent(LEAST)}",
         Faithful.OVERSHOOTS: f"not faithful, more than {percent(MOST)}: what it leaves out works against the answer",
         Faithful.NOT_SETTLED: f"not settled, the interval {beyond}",

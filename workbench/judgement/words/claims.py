@@ -121,8 +121,8 @@ def need_in_a_word(group: Group) -> str:
     if any(judgement.needed for judgement in group):
         return "needed"
     if needs <= {Need.NOT_NEEDED, Need.UNTESTED}:
-        return "not needed" if Need.NOT_NEEDED in needs else "need not tested"
-    return "need not shown"
+        return "not needed" if Need.NOT_NEEDED in needs else "need untested"
+    return "need unclear"
 
 
 def how_many(claims: Sequence[Group], needs: Mapping[str, str] | None = None) -> str:
@@ -134,9 +134,14 @@ def how_many(claims: Sequence[Group], needs: Mapping[str, str] | None = None) ->
     """
     beyond = [places for places in claims if any(judgement.beyond for judgement in places)]
     text = f"{len(beyond)} of {len(claims)} claims hold beyond their controls"
+    if len(claims) == 1:
+        text = f"The one claim {'holds' if beyond else 'does not hold'} beyond its controls"
     text += f": {', '.join(_at_most(places, needs or {}) for places in beyond)}" if beyond else ""
     others = [_at_most(places, needs or {}) for places in claims if places not in beyond]
-    return f"{text}; {'not so' if beyond else 'none of'} {', '.join(others)}." if others else f"{text}."
+    if not others:
+        return f"{text}."
+    link = "; not so " if beyond else ": " if len(claims) == 1 else "; none of "
+    return f"{text}{link}{', '.join(others)}."
 
 
 def _at_most(places: Group, needs: Mapping[str, str]) -> str:
@@ -147,7 +152,7 @@ def _at_most(places: Group, needs: Mapping[str, str]) -> str:
     if not most.beyond and most.found and most.against is not None:
         said.append(AGAINST[most.against])
     if most.claim in needs and (most.beyond or needs[most.claim] == "needed"):  # of what is not there it tells nothing
-        said.append(needs[most.claim])
+        said.append(needs[most.claim] if most.beyond else f"but {needs[most.claim]}")
     return f"{most.title} ({', '.join(said)})"
 
 

@@ -24,7 +24,7 @@ def of_layers(spread: Spread) -> str:
     parts = []
     if spread.collapsed:
         where = _layers(spread.collapsed)
-        fewer = "representations collapse there, into fewer directions than before training"
+        fewer = "representations collapse there, into fewer directions than theirs"
         parts.append(f"{name} lies below {models} {where}: {fewer}.")
     elif spread.models >= FEWEST_NULLS:
         parts.append(f"At no layer is {uncapitalised(name)} clearly below {models}: no collapse is seen.")

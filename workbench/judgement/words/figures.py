@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -96,9 +95,7 @@ def arrives(steps: Measurement, gold: Sequence[tuple[int, int, int]], query: int
     if not reached:
         return None
     shares = "; ".join(f"hop {hop}: {percent(share)}" for hop, share in sorted(reached.items()))
-    several = max(Counter(hop for hop, at, _ in gold if at == query).values()) > 1
-    where = "the true ancestors" if several else "the true ancestor"
-    return f"From {steps.coords['query'][query]} this much arrives at {where}: {shares}."
+    return f"From {steps.coords['query'][query]} this much arrives where the task's true edges lead: {shares}."
 
 
 def half_way_in_words(measured: Measurement, found: HalfWay | None) -> str:

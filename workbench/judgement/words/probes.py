@@ -118,8 +118,9 @@ def gained(accuracy: Measurement, gains: Measurement) -> str | None:
     where = at_places(most)
     if all(str(place.get("place")).isdecimal() for place in most.places):  # as `figures.probes` has it
         where = where.replace("place ", "position ")
-    lead = f"The lead over every control is largest {where}"
-    return f"{lead}: {reached} decoded, {beside} by the best baseline or re-initialised model."
+    return (
+        f"Furthest beyond its baselines {where}: {reached} decoded; the best baseline or re-initialised model {beside}."
+    )
 
 
 def used(judged: Used) -> str:
