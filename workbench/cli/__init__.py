@@ -7,6 +7,7 @@ import select
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from io import TextIOWrapper
 from typing import Any
 
@@ -37,9 +38,8 @@ from workbench.cli import (
     table,
     train,
 )
-from workbench.cli.fields import parse_fields
 from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, PATH_ERRORS, UNREAD, complain, path_error, warn
-from workbench.cli.parser import Parser
+from workbench.cli.parser import Parser, add_command, parse_fields
 from workbench.util.distribution import mixed_up, version
 from workbench.util.messages import Notice
 from workbench.util.plugins import load_plugins
@@ -74,7 +74,7 @@ COMMANDS = {
     "list": list,
     "new": new,
 }
-"""What is typed -> its module: `add(commands, name)` adds its options, `run(options, fields)` does it."""
+"""What is typed -> its module: `add(command)` adds it with its options, `run(options, fields)` does it."""
 
 LONG = ("inspect", "probe", "circuit", "patch", "heads", "bench")  # what may take long, and says how long
 
@@ -87,7 +87,7 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"workbench {version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="name")
     for name, command in COMMANDS.items():
-        command.add(commands, name)
+        command.add(partial(add_command, commands, name, command.run))
     return parser
 
 

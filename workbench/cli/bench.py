@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workbench.cli.options import add_json, add_out, add_quiet, refuse
 from workbench.cli.output import say, show, warn
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, refuse
 
 RESULTS = Path("bench.json")
 ACTIONS = {
@@ -20,11 +19,8 @@ ACTIONS = {
 """What can be done -> the options that it takes, but for --quiet."""
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="which methods find what is known to be there, how often, and how sure",
         description="Ask methods about small models whose mechanism is written into their weights, and score what they "
         "answer. `list` names methods, subjects and suites; `run` asks the methods of a suite, or those named, and "
@@ -43,11 +39,13 @@ def add(commands: Commands, name: str) -> None:
         type=int,
         help="from which models are drawn (run: default 0; arena: one that nobody guesses, which is said)",
     )
-    add_out(
-        parser, f"run: the file of results (default: {RESULTS}); report: the page; arena: the folder", metavar="PATH"
+    parser.add_shared(
+        "--out",
+        help=f"run: the file of results (default: {RESULTS}); report: the page; arena: the folder",
+        metavar="PATH",
     )
-    add_json(parser, "run, score: ")
-    add_quiet(parser)
+    parser.add_shared("--json", help="run, score: print the result with every number as JSON instead")
+    parser.add_shared("--quiet")
 
 
 def run(options: argparse.Namespace, _: list[str]) -> None:

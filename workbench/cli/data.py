@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.fields import parse_fields
-from workbench.cli.options import add_out, add_quiet, add_seed, add_where, add_workers, refuse
 from workbench.cli.output import say
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, chosen, parse_fields, refuse
 from workbench.util.messages import brief
 from workbench.util.settings import as_json
 from workbench.util.words import as_it_says
@@ -25,11 +23,8 @@ if TYPE_CHECKING:
     from workbench.tasks.split import Split
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="print or write a task's sequences",
         description="Print a task's sequences as people read them, or write them to a .parquet or .jsonl file; given "
         "such a file, print what is in it. Every setting of the task can be given: --q 9 --hints successor …; "
@@ -39,13 +34,13 @@ def add(commands: Commands, name: str) -> None:
     )
     parser.add_argument("task", metavar="TASK|FILE", help="a task's name, or a file that this command wrote")
     parser.add_argument("--count", type=int, default=3, help="how many sequences (default: 3)")
-    add_seed(parser, "their seed")
+    parser.add_shared("--seed", help="their seed (default: 0)")
     parser.add_argument("--split", choices=("train", "test"), help="one side of the task's split (default: both)")
     parser.add_argument("--head", default="main", help="main, or a hint that the task has (default: main)")
-    add_where(parser, "NAME=VALUE", "narrow the draw: length=16")
-    add_out(parser, "write them there instead of printing", metavar="FILE")
-    add_workers(parser, "processes that draw; the file is the same for any number", 0)
-    add_quiet(parser)
+    parser.add_shared("--where", metavar="NAME=VALUE", help="narrow the draw: length=16")
+    parser.add_shared("--out", help="write them there instead of printing", metavar="FILE")
+    parser.add_shared("--workers", default=0, help="processes that draw; the file is the same for any number")
+    parser.add_shared("--quiet")
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
@@ -57,7 +52,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
             raise ValueError(f"{options.task} holds its task's settings already; leave out {fields[0]}")
         drawn = ("seed", "split", "head", "where", "out", "workers")
         refuse(options, drawn, f"is of sequences that are drawn, and {options.task} holds its own")
-    how = {name: getattr(options, name) for name in ("seed", "split", "head", "workers")}
+    how = chosen(options, "seed", "split", "head", "workers")
     sequences = data(options.task, options.count, where=parse_condition(options.where), **how, **parse_fields(fields))
     if options.out is not None:
         assert sequences.recipe is not None

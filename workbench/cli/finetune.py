@@ -6,10 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.fields import parse_fields
-from workbench.cli.options import add_out, add_quiet, add_seed, refuse
 from workbench.cli.output import INTERRUPTED, say, speaks
-from workbench.cli.parser import Commands, Parser, add_command
+from workbench.cli.parser import AddCommand, Parser, parse_fields, refuse
 
 if TYPE_CHECKING:
     from workbench.training.finetune_config import Finetuned
@@ -39,11 +37,8 @@ ALSO = {"attention": "attention.variant", "gamma": "attention.gamma", "task": "t
 """An option -> the setting that is the same."""
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="train a Hugging Face model on a text or a task with another attention",
         description="Give a model of Hugging Face another attention, train all its weights on a text or on a task, and "
         "write an ordinary folder of Hugging Face. Perplexity is measured on held-out data with the model's own "
@@ -60,14 +55,14 @@ def add(commands: Commands, name: str) -> None:
     )
     parser.add_argument("--text", type=Path, metavar="FILE", help="what to train on, in UTF-8")
     parser.add_argument("--task", metavar="NAME", help="train on this task; `workbench list tasks` shows them")
-    add_out(parser, "the folder to make")
+    parser.add_shared("--out", help="the folder to make")
     parser.add_argument("--control", action="store_true", help="train the same with standard attention too")
     parser.add_argument("--attention", default="chacal", metavar="NAME", help="the variant (default: chacal)")
     parser.add_argument("--gamma", type=float, metavar="G", help="of the variant, such as 0.9 (default: its own)")
     parser.add_argument("--layers", type=int, nargs="+", metavar="LAYER", help="the layers to give it (default: all)")
     add_settings(parser)
-    add_seed(parser, "of the order of the data, and of dropout")
-    add_quiet(parser)
+    parser.add_shared("--seed", help="of the order of the data, and of dropout (default: 0)")
+    parser.add_shared("--quiet")
 
 
 def add_settings(parser: Parser) -> None:

@@ -10,7 +10,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from workbench.cli.output import say
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand
 from workbench.util.lookup import lookup
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(commands, name, run, summary="say what exists")
+def add(command: AddCommand) -> None:
+    parser = command(summary="say what exists")
     parser.add_argument("what", nargs="?", choices=tuple(LISTED), help="what to list; without it, what there is")
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from workbench.cli.finetune import say_finetuned
-from workbench.cli.options import add_quiet, add_run, add_track, refuse
 from workbench.cli.output import say
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, refuse
 from workbench.cli.training_result import say_trained
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(commands, name, run, summary="go on training a run that was stopped or killed")
-    add_run(parser, "the run folder; of --seeds, the folder of all; or one that `workbench finetune` writes")
-    add_track(parser)
-    add_quiet(parser)
+def add(command: AddCommand) -> None:
+    parser = command(summary="go on training a run that was stopped or killed")
+    parser.add_argument(
+        "run",
+        type=Path,
+        metavar="RUN",
+        help="the run folder; of --seeds, the folder of all; or one that `workbench finetune` writes",
+    )
+    parser.add_shared("--track", "--quiet")
 
 
 def run(options: argparse.Namespace, _: list[str]) -> int:

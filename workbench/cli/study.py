@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.cli.options import add_json, add_out, add_quiet, add_workers, refuse
 from workbench.cli.output import FAILED, INTERRUPTED, complain, say, show, warn
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, refuse
 
 if TYPE_CHECKING:
     from workbench.studies import Study
@@ -25,11 +24,8 @@ ACTIONS = {
 """What can be done -> the options that it takes, but for --quiet; where studies are kept may be said of any."""
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="ask a claim of the papers again, or a question of your own",
         description="A study is a question with its runs, its measurements, its figure and its verdict. `list` names "
         "those of the papers, `show NAME` says what one trains and what must hold, `run NAME` does it, `report` writes "
@@ -48,21 +44,22 @@ def add(commands: Commands, name: str) -> None:
     )
     parser.add_argument("--seeds", type=int, metavar="N", help="seeds of each group (default: the study's own number)")
     parser.add_argument("--root", type=Path, default=Path("studies"), help="folder of all studies (default: studies)")
-    add_out(
-        parser,
-        "report, zoo, gpu: folder for pages, runs or archives (default: report/, zoo/ or archives/ under the root)",
+    parser.add_shared(
+        "--out",
+        help="report, zoo, gpu: folder for pages, runs or archives (default: report/, zoo/ or archives/ under the "
+        "root)",
     )
     parser.add_argument("--page", type=Path, metavar="FILE", help="report: write this one HTML file in place of pages")
-    add_workers(parser, "runs that train at a time (default: one a core)")
-    parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster: host:port, auto, or local")
+    parser.add_shared("--workers", help="runs that train at a time (default: one a core)")
+    parser.add_shared("--ray")
     parser.add_argument(
         "--model", metavar="MODEL", help="run, scale paper: the model that a study fine-tunes, as GPT-2"
     )
     parser.add_argument("--text", metavar="FILE", help="run, scale paper: the text that it is fine-tuned on")
     parser.add_argument("--minutes", type=float, default=8.0, help="gpu: when training stops and saves (default: 8)")
     parser.add_argument("--dry-run", action="store_true", help="gpu: tiny models on the CPU, to try what it does")
-    add_json(parser, "run: ")
-    add_quiet(parser)
+    parser.add_shared("--json", help="run: print the result with every number as JSON instead")
+    parser.add_shared("--quiet")
 
 
 def run(options: argparse.Namespace, _: list[str]) -> int | None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.fields import parse_fields
-from workbench.cli.options import add_new_run, add_quiet, add_track
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, parse_fields
 from workbench.cli.training_result import say_trained
 
 if TYPE_CHECKING:
@@ -17,11 +15,8 @@ if TYPE_CHECKING:
 NO_PRESET = ""
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="train a preset and write a run folder",
         description="Train a preset and write a run folder. Every field of the preset can be replaced: --steps 200 "
         "--seed 1 --task.n 64 --model.attention standard --model.attention.gamma 0.8 "
@@ -33,10 +28,9 @@ def add(commands: Commands, name: str) -> None:
     parser.no_name = NO_PRESET
     parser.add_argument("preset", metavar="PRESET", help="its name; `workbench list presets` shows them")
     parser.add_argument("--task", metavar="NAME", help="this task; `workbench list tasks` shows them")
-    add_new_run(parser)
+    parser.add_shared("--out", help="the run folder to make", required=True)
     parser.add_argument("--seeds", type=int, metavar="N", help="N seeds at once as a stack: run folders DIR/seed-0 …")
-    add_track(parser)
-    add_quiet(parser)
+    parser.add_shared("--track", "--quiet")
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> int:
