@@ -65,14 +65,13 @@ def _list(options: argparse.Namespace) -> None:
 
     for title, table in (("methods", METHODS), ("subjects", SUBJECTS)):
         width = max(map(len, table))
-        say("\n".join([title, *(f"  {name:{width}}  {_first(part)}" for name, part in table.items()), ""]))
+        say(title)
+        for name, part in table.items():
+            say(f"  {name:{width}}  {(part.__doc__ or '').strip().splitlines()[0]}")
+        say()
     for name, suite in SUITES.items():
         counts = f"{len(suite.methods or METHODS)} methods on {len(suite.subjects or SUBJECTS)} families"
         say(f"suite {name}: {counts}, {suite.seeds} subjects of each")
-
-
-def _first(part: object) -> str:
-    return (part.__doc__ or "").strip().split("\n")[0]
 
 
 def _run(options: argparse.Namespace) -> None:

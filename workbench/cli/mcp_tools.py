@@ -158,8 +158,7 @@ class Tools:
 
         inspected = inspect_run(self.opened(run), n=n, seed=seed, only=only or ())
         check_measured([inspected])
-        report = write([inspected], None)
-        return report.json() if form == "json" else report.says
+        return _told(write([inspected], None), form)
 
     def probe(
         self,

@@ -29,10 +29,7 @@ SHARED: dict[str, dict[str, Any]] = {
     "--seed": {"type": int, "default": 0},
     "--workers": {"type": int, "metavar": "N"},
     "--ray": {"metavar": "ADDRESS", "help": "train on a Ray cluster: host:port, auto, or local"},
-    "--track": {
-        "metavar": "TRACKER",
-        "help": "log for a tracker too: tensorboard (in the run folder) or trackio",
-    },
+    "--track": {"metavar": "TRACKER", "help": "log for a tracker too: tensorboard (in the run folder) or trackio"},
     "--hugging-face": {
         "action": "store_true",
         "help": "as a model that Transformers loads (always so for one that `workbench finetune` wrote)",

@@ -8,7 +8,7 @@ from pathlib import Path
 from workbench.cli.finetune import say_finetuned
 from workbench.cli.output import say
 from workbench.cli.parser import AddCommand, refuse
-from workbench.cli.training_result import say_trained
+from workbench.cli.train import say_trained
 
 
 def add(command: AddCommand) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from workbench.cli.output import FAILED, INTERRUPTED, complain, say, show, warn
 from workbench.cli.parser import AddCommand, refuse
+from workbench.cli.study_gpu import next_row
 
 if TYPE_CHECKING:
     from workbench.studies import Study
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace, _: list[str]) -> int | None:
     refuse(options, others, f"is not of `workbench study {options.action}`; leave it out")
     if options.names and options.action in ("list", "zoo"):
         raise ValueError(f"`workbench study {options.action}` takes no name; leave out {options.names[0]}")
-    actions = {"list": _list, "show": _show, "run": _run, "gpu": _gpu, "report": _report, "zoo": _zoo}
+    actions = {"list": _list, "show": _show, "run": _run, "gpu": next_row, "report": _report, "zoo": _zoo}
     return actions[options.action](options)
 
 
@@ -191,12 +192,6 @@ def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> dict[str, 
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     return studies
-
-
-def _gpu(options: argparse.Namespace) -> int | None:
-    from workbench.cli.study_gpu import next_row
-
-    return next_row(options)
 
 
 def _report(options: argparse.Namespace) -> None:
