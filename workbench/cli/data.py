@@ -159,7 +159,7 @@ def _write(recipe: Recipe, options: argparse.Namespace) -> None:
     from rich.progress import Progress
 
     from workbench.tasks.export import write
-    from workbench.util.interrupts import Interrupts
+    from workbench.util.progress import Interrupts
 
     counts = write(recipe, options.out, workers=options.workers)
     bar = Progress(console=Console(stderr=True), disable=options.quiet)

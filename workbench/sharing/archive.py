@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import tee
 from pathlib import Path
 from typing import IO
 
@@ -110,7 +111,9 @@ def receive(source: Path, out: Path, name: object) -> Run:
         raise ValueError(f"there is no {name}; `workbench export RUN OUT` makes what can be imported")
     with ExitStack() as opened:
         with refusing(name):
-            files = _accepted(_in_folder(source) if source.is_dir() else _in_zip(source, opened))
+            # `accept` may refuse a file before the next is listed; `files` has those that it saw
+            claims, files = tee(_in_folder(source) if source.is_dir() else _in_zip(source, opened))
+            accept((file.name, file.size) for file in claims)
         with new_folder(out) as folder, refusing(name, folder):
             for file in files:
                 _copy(file, folder / file.name)
@@ -125,19 +128,6 @@ class _File:
     name: str
     size: int
     open: Callable[[], IO[bytes]]
-
-
-def _accepted(files: Iterator[_File]) -> list[_File]:
-    """The files, after `accept` has seen each name and size; it may refuse one before the next is listed."""
-    listed: list[_File] = []
-
-    def claims() -> Iterator[tuple[str, int]]:
-        for file in files:
-            listed.append(file)
-            yield file.name, file.size
-
-    accept(claims())
-    return listed
 
 
 def _copy(file: _File, target: Path) -> None:

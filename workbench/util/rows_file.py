@@ -54,7 +54,14 @@ def _table(path: Path, lines: list[str], fields: Sequence[str], what: str) -> It
     line = 0  # where the last row ended
     try:
         columns = next(reader)
-        _check_columns(columns, fields, f"{path}, line 1", what)
+        if absent := [name for name in fields if name not in columns]:
+            listed = brief(", ".join(map(repr, columns)), 200) or "none"
+            raise ValueError(
+                f"{path}, line 1 has to name the columns of a table of {what}, {', '.join(fields)}, and {absent[0]} is "
+                f"not among those it names: {listed}"
+            )
+        if twice := [name for name in columns if name and columns.count(name) > 1]:
+            raise ValueError(f"{path}, line 1 names the column {twice[0]} twice; take one out, or give it another name")
         line = reader.line_num
         for row in reader:
             line = reader.line_num
@@ -67,20 +74,6 @@ def _table(path: Path, lines: list[str], fields: Sequence[str], what: str) -> It
                 yield line, dict(zip(columns, row, strict=False))
     except csv.Error as error:
         raise ValueError(f"{path}, from line {line + 1} on: its quotes are not those of CSV ({error})") from None
-
-
-def _check_columns(columns: list[str], fields: Sequence[str], where: str, what: str) -> None:
-    """Raise ValueError unless each field is the name of a column, and no two columns have one name."""
-    for name in fields:
-        if name not in columns:
-            listed = brief(", ".join(map(repr, columns)), 200) or "none"
-            raise ValueError(
-                f"{where} has to name the columns of a table of {what}, {', '.join(fields)}, and {name} is not among "
-                f"those it names: {listed}"
-            )
-    twice = next((name for name in columns if name and columns.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{where} names the column {twice} twice; take one out, or give it another name")
 
 
 def _parsed(line: str, where: str, what: str) -> object:
