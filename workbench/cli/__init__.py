@@ -6,7 +6,7 @@ import os
 import select
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from io import TextIOWrapper
 from typing import Any
@@ -97,21 +97,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # what a terminal or pipe that is not in UTF-8 cannot show is spelt out
             stream.reconfigure(errors="backslashreplace")
-    with warnings.catch_warnings():
-        warnings.showwarning = _in_one_line(warnings.showwarning)
-        return _run(arguments)
+    usual = warnings.showwarning
 
-
-def _in_one_line(usual: Callable[..., None]) -> Callable[..., None]:
-    """How a warning is shown: one for who uses the command in one line, all others as usual."""
-
-    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, Notice):
+    def in_one_line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, Notice):  # for who uses the command; all others are shown as usual
             warn([message])
         else:
             usual(message, category, *where, **more)
 
-    return show
+    with warnings.catch_warnings():
+        warnings.showwarning = in_one_line
+        return _run(arguments)
 
 
 def _nobody_reads() -> bool:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from workbench.cli.output import say, show, warn
 from workbench.cli.parser import AddCommand, refuse
 
 RESULTS = Path("bench.json")
-ACTIONS = {
-    "list": (),
-    "run": ("suite", "seed", "out", "json"),
-    "report": ("out",),
-    "arena": ("seed", "out"),
-    "score": ("seed", "json"),
-}
-"""What can be done -> the options that it takes, but for --quiet."""
 
 
 def add(command: AddCommand) -> None:
@@ -49,13 +42,12 @@ def add(command: AddCommand) -> None:
 
 
 def run(options: argparse.Namespace, _: list[str]) -> None:
-    others = [name for name in ("suite", "seed", "out", "json") if name not in ACTIONS[options.action]]
+    do, most, takes = ACTIONS[options.action]
+    others = [name for name in ("suite", "seed", "out", "json") if name not in takes]
     refuse(options, others, f"is not of `workbench bench {options.action}`; leave it out")
-    most = {"list": 0, "arena": 0, "score": 2}.get(options.action)
     if most is not None and len(options.names) > most:
         raise ValueError(f"`workbench bench {options.action}` takes no {options.names[most]!r}; leave it out")
-    actions = {"list": _list, "run": _run, "report": _report, "arena": _arena, "score": _score}
-    actions[options.action](options)
+    do(options)
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -118,3 +110,13 @@ def _score(options: argparse.Namespace) -> None:
     if len(options.names) != 2 or options.seed is None:
         raise ValueError("`workbench bench score` takes a folder, a claim, and the seed of the folder with --seed")
     show(mark(Path(options.names[0]), Path(options.names[1]), options.seed), options)
+
+
+ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], None], int | None, tuple[str, ...]]] = {
+    "list": (_list, 0, ()),
+    "run": (_run, None, ("suite", "seed", "out", "json")),
+    "report": (_report, None, ("out",)),
+    "arena": (_arena, 0, ("seed", "out")),
+    "score": (_score, 2, ("seed", "json")),
+}
+"""What can be done -> what does it, the most names that it takes, and the options that it takes, but for --quiet."""

@@ -42,29 +42,25 @@ def listed(what: str | None = None) -> str:
 
 
 def _presets() -> str:
-    from workbench.training import PAPER_PRESETS, PRESETS
+    """A line for each preset, with its task, model, objectives and steps; those of the papers apart."""
+    from workbench.training import PAPER_PRESETS, PRESETS, preset_config
 
     apart = (
         "The papers' own configurations take hours on a GPU, or days on a CPU. What each paper states, and what it "
         "leaves open, is in workbench/training/paper_presets.py."
     )
-    return "\n".join([*_lines_of(PRESETS), "", apart, "", *_lines_of(PAPER_PRESETS)])
-
-
-def _lines_of(presets: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A line for each preset: its task, model, objectives and steps."""
-    from workbench.training import preset_config
-
-    width = max(map(len, presets))
-    lines = []
-    for name, preset in presets.items():
-        config = preset_config(name, {})
-        task = ", ".join(f"{key}={value}" for key, value in preset["task"].items() if key != "name")
-        layers = " then ".join(dict.fromkeys(layer["variant"] for layer in config.model.attention))
-        shape = f"{config.model.n_layers} × {layers}, d_model {config.model.d_model}, {config.model.n_heads} heads"
-        losses = " + ".join(config.objectives)
-        lines.append(f"{name:{width}} {config.task['name']} ({task}); {shape}; {losses}; {config.steps} steps")
-    return lines
+    lines: list[str] = []
+    for presets in (PRESETS, PAPER_PRESETS):
+        lines += ["", apart, ""] if lines else []
+        width = max(map(len, presets))
+        for name, preset in presets.items():
+            config = preset_config(name, {})
+            task = ", ".join(f"{key}={value}" for key, value in preset["task"].items() if key != "name")
+            layers = " then ".join(dict.fromkeys(layer["variant"] for layer in config.model.attention))
+            shape = f"{config.model.n_layers} × {layers}, d_model {config.model.d_model}, {config.model.n_heads} heads"
+            losses = " + ".join(config.objectives)
+            lines.append(f"{name:{width}} {config.task['name']} ({task}); {shape}; {losses}; {config.steps} steps")
+    return "\n".join(lines)
 
 
 def _fields() -> str:

@@ -196,8 +196,7 @@ class Tools:
         """
         from workbench.report.circuits import circuit
 
-        asked: Any = {"pairs": self.given(pairs), "n": n, "seed": seed}
-        return _told(circuit(self.model(model), kind, **asked), form)
+        return _told(circuit(self.model(model), kind, pairs=self.given(pairs), n=n, seed=seed), form)
 
     def patch(
         self,
@@ -216,8 +215,8 @@ class Tools:
         """
         from workbench.report.patching import patch
 
-        asked: Any = {"pairs": self.given(pairs), "n": n, "seed": seed}
-        return _told(patch(self.model(model), kind, direction=direction, **asked), form)
+        patched = patch(self.model(model), kind, pairs=self.given(pairs), n=n, direction=direction, seed=seed)
+        return _told(patched, form)
 
     def heads(
         self,

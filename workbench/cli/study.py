@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.cli.output import FAILED, INTERRUPTED, complain, say, show, warn
-from workbench.cli.parser import AddCommand, refuse
+from workbench.cli.parser import AddCommand, chosen, refuse
 from workbench.cli.study_gpu import next_row
 
 if TYPE_CHECKING:
     from workbench.studies import Study
-
-ACTIONS = {
-    "list": ("root",),
-    "show": ("root",),
-    "run": ("all", "scale", "seeds", "root", "workers", "ray", "model", "text", "json"),
-    "gpu": ("root", "out", "minutes", "dry_run"),
-    "report": ("root", "out", "page"),
-    "zoo": ("root", "out"),
-}
-"""What can be done -> the options that it takes, but for --quiet; where studies are kept may be said of any."""
 
 
 def add(command: AddCommand) -> None:
@@ -64,12 +54,12 @@ def add(command: AddCommand) -> None:
 
 
 def run(options: argparse.Namespace, _: list[str]) -> int | None:
-    others = [name for name in ("out", "page", *ACTIONS["run"]) if name not in ACTIONS[options.action]]
+    do, takes = ACTIONS[options.action]
+    others = [name for name in ("out", "page", *ACTIONS["run"][1]) if name not in takes]
     refuse(options, others, f"is not of `workbench study {options.action}`; leave it out")
     if options.names and options.action in ("list", "zoo"):
         raise ValueError(f"`workbench study {options.action}` takes no name; leave out {options.names[0]}")
-    actions = {"list": _list, "show": _show, "run": _run, "gpu": next_row, "report": _report, "zoo": _zoo}
-    return actions[options.action](options)
+    return do(options)
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -116,7 +106,7 @@ def _described(name: str, study: Study) -> list[str]:
 def _run(options: argparse.Namespace) -> int | None:
     from workbench.studies import run_study
 
-    given = {name: value for name in ("model", "text") if (value := getattr(options, name)) is not None}
+    given = {name: value for name, value in chosen(options, "model", "text").items() if value is not None}
     studies = _to_run(options, given)
     if options.json and len(studies) > 1:
         raise ValueError(f"--json prints one result, and these are {len(studies)} studies; name one")
@@ -125,17 +115,9 @@ def _run(options: argparse.Namespace) -> int | None:
         if not options.quiet:
             warn(_before_it_is_asked(name, study, options))
         try:
-            result = run_study(
-                study,
-                name=folder,
-                root=options.root,
-                scale=options.scale,
-                seeds=options.seeds,
-                workers=options.workers,
-                ray=options.ray,
-                progress=not options.quiet,
-                given={name: value for name, value in given.items() if name in study.taken(options.scale)},
-            )
+            taken = {name: value for name, value in given.items() if name in study.taken(options.scale)}
+            how = chosen(options, "root", "scale", "seeds", "workers", "ray")
+            result = run_study(study, name=folder, given=taken, progress=not options.quiet, **how)
         except (ValueError, RuntimeError) as error:
             if len(studies) == 1:
                 raise
@@ -244,3 +226,14 @@ def _names(options: argparse.Namespace) -> list[str]:
     if not options.names:
         raise ValueError(f"name a study for `workbench study {options.action}`; `workbench study list` names them")
     return list(options.names)
+
+
+ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], int | None], tuple[str, ...]]] = {
+    "list": (_list, ("root",)),
+    "show": (_show, ("root",)),
+    "run": (_run, ("all", "scale", "seeds", "root", "workers", "ray", "model", "text", "json")),
+    "gpu": (next_row, ("root", "out", "minutes", "dry_run")),
+    "report": (_report, ("root", "out", "page")),
+    "zoo": (_zoo, ("root", "out")),
+}
+"""What can be done -> what does it, and the options that it takes, but for --quiet; all take the folder of studies."""
