@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+
 from workbench.cli.output import say
 from workbench.cli.parser import AddCommand, chosen, parse_fields, refuse
 from workbench.util.messages import brief
+from workbench.util.progress import Interrupts
 from workbench.util.settings import as_json
 from workbench.util.words import as_it_says
 
@@ -45,7 +50,7 @@ def add(command: AddCommand) -> None:
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.runs.conditions import parse_condition
-    from workbench.tasks.export import FORMATS
+    from workbench.tasks.export import FORMATS, write
 
     if Path(options.task).suffix in FORMATS:
         if fields:
@@ -54,12 +59,20 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
         refuse(options, drawn, f"is of sequences that are drawn, and {options.task} holds its own")
     how = chosen(options, "seed", "split", "head", "workers")
     sequences = data(options.task, options.count, where=parse_condition(options.where), **how, **parse_fields(fields))
-    if options.out is not None:
-        assert sequences.recipe is not None
-        _write(sequences.recipe, options)
+    if options.out is None:
+        for text in sequences.texts():
+            say(text)
         return
-    for text in sequences.texts():
-        say(text)
+    assert sequences.recipe is not None
+    counts = write(sequences.recipe, options.out, workers=options.workers)
+    bar = Progress(console=Console(stderr=True), disable=options.quiet)
+    with Interrupts() as interrupts, closing(counts), bar as progress:
+        writing = progress.add_task(escape(f"writing {brief(options.out)}"), total=options.count)
+        for written in counts:
+            progress.update(writing, completed=written)
+            if interrupts.requested and written < options.count:
+                raise KeyboardInterrupt
+    say(f"wrote {options.count} sequences to {options.out}; `workbench data {options.out}` shows them")
 
 
 @dataclass(frozen=True)
@@ -151,22 +164,3 @@ def data(
         return Data(task, read(task)[0], count, None, workers)
     recipe = Recipe(make(str(task), **settings), count, seed, split, head, where or {})
     return Data(task, recipe.task, count, recipe, workers)
-
-
-def _write(recipe: Recipe, options: argparse.Namespace) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import Progress
-
-    from workbench.tasks.export import write
-    from workbench.util.progress import Interrupts
-
-    counts = write(recipe, options.out, workers=options.workers)
-    bar = Progress(console=Console(stderr=True), disable=options.quiet)
-    with Interrupts() as interrupts, closing(counts), bar as progress:
-        writing = progress.add_task(escape(f"writing {brief(options.out)}"), total=options.count)
-        for written in counts:
-            progress.update(writing, completed=written)
-            if interrupts.requested and written < options.count:
-                raise KeyboardInterrupt
-    say(f"wrote {options.count} sequences to {options.out}; `workbench data {options.out}` shows them")

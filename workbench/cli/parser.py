@@ -100,22 +100,21 @@ def add_command(
         usage: what follows `workbench NAME` in its help; by default argparse writes it.
         takes_fields: whether options that its parser does not know are passed on to `run` as fields.
     """
+
+    def path(text: str) -> Path:
+        if not text:  # `Path` takes it for the current folder
+            raise argparse.ArgumentTypeError("the path is empty; give a path, or . for the current folder")
+        return Path(text)
+
     usage = None if usage is None else f"workbench {name} {usage}"
     parser = commands.add_parser(name, help=summary, description=description, usage=usage, allow_abbrev=False)
-    parser.register("type", Path, _path)
+    parser.register("type", Path, path)
     parser.set_defaults(command=run, takes_fields=takes_fields, default_of=parser.get_default)
     parser.add_argument(
         "--plugin", action="append", default=[], metavar="FILE.py", help="load parts of your own from this file"
     )
     parser.mixed = not takes_fields
     return parser
-
-
-def _path(text: str) -> Path:
-    """What is made of every path that is given: an empty one, which `Path` takes for the current folder, is none."""
-    if not text:
-        raise argparse.ArgumentTypeError("the path is empty; give a path, or . for the current folder")
-    return Path(text)
 
 
 def add_pairs(parser: Parser) -> None:

@@ -223,11 +223,12 @@ def _verify(folder: Path) -> Run:
     """
     _refuse_tasks_with_files(read_object(folder / CONFIG, LONGEST_CONFIG).get("task"), "it")
     run = load_run(folder)
-    run.model()
-    _check_step(folder / WEIGHTS, run.step())
-    for step in run.checkpoints():
+    for step in (None, *run.checkpoints()):  # None is the end
         run.model(step)
-        _check_step(folder / CHECKPOINTS / f"step-{step}.safetensors", step)
+        path = folder / (WEIGHTS if step is None else f"{CHECKPOINTS}/step-{step}.safetensors")
+        saved_at = read_metadata(path).get("step")
+        if saved_at != str(run.step() if step is None else step):
+            raise ValueError(f"{path.name} says that it was saved at step {saved_at!r}")
     # The log must not have too many lines, nor become a table of too many cells.
     if (run.path / METRICS).read_bytes().count(b"\n") > MAX_ROWS:
         raise ValueError(f"{METRICS} has more than {MAX_ROWS:,} lines")
@@ -237,9 +238,3 @@ def _verify(folder: Path) -> Run:
         if len(columns) * number > MAX_CELLS:
             raise ValueError(f"{METRICS} is a table of more than {MAX_CELLS:,} cells")
     return run
-
-
-def _check_step(path: Path, step: int) -> None:
-    saved_at = read_metadata(path).get("step")
-    if saved_at != str(step):
-        raise ValueError(f"{path.name} says that it was saved at step {saved_at!r}")
