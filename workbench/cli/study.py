@@ -59,6 +59,8 @@ def run(options: argparse.Namespace, _: list[str]) -> int | None:
     refuse(options, others, f"is not of `workbench study {options.action}`; leave it out")
     if options.names and options.action in ("list", "zoo"):
         raise ValueError(f"`workbench study {options.action}` takes no name; leave out {options.names[0]}")
+    if options.action in ("show", "run") and not (options.names or options.all):
+        raise ValueError(f"name a study for `workbench study {options.action}`; `workbench study list` names them")
     return do(options)
 
 
@@ -74,7 +76,7 @@ def _list(options: argparse.Namespace) -> None:
 def _show(options: argparse.Namespace) -> None:
     from workbench.studies import find_studies
 
-    for given, (name, study) in find_studies(_names(options)).items():
+    for given, (name, study) in find_studies(options.names).items():
         try:
             say("\n".join(_described(name, study)))
         except ValueError as error:
@@ -152,7 +154,7 @@ def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> dict[str, 
 
     if options.all and options.names:
         raise ValueError(f"give the names of studies or --all, not both: --all runs more than {options.names[0]}")
-    studies = find_studies(STUDIES if options.all else _names(options))
+    studies = find_studies(STUDIES if options.all else options.names)
     missing: dict[str, list[str]] = {}
     for name, (_, study) in studies.items():
         if why := study.missing(options.scale, given):
@@ -220,12 +222,6 @@ def _zoo(options: argparse.Namespace) -> None:
     found = build_zoo(options.root, out, progress=not options.quiet)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file()) / 1e6
     say(f"{len(found)} runs in {out}, {size:.0f} MB")
-
-
-def _names(options: argparse.Namespace) -> list[str]:
-    if not options.names:
-        raise ValueError(f"name a study for `workbench study {options.action}`; `workbench study list` names them")
-    return list(options.names)
 
 
 ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], int | None], tuple[str, ...]]] = {
