@@ -9,8 +9,6 @@ from pathlib import Path
 from workbench.cli.output import announce, say, show
 from workbench.cli.parser import AddCommand, Parser, chosen, parse_fields
 
-DECIDED_BY_THE_PRESET = ("label", "points")  # settings of a probe that cannot be given
-
 OF_TEXTS = (
     "next_token, previous_token, first_letter, next_letter, word_part, in_quotes, repeated, line_position, token or "
     "position"
@@ -74,7 +72,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.util.files import check_free
 
     settings = parse_fields(fields)
-    no_settings = {*signature(ask).parameters, *DECIDED_BY_THE_PRESET}
+    no_settings = {*signature(ask).parameters, "label", "points"}  # the preset decides the last two
     unknown = next((name for name in settings if name in no_settings), None)
     if unknown is not None:
         raise ValueError(f"unrecognised argument '--{unknown}'; see `workbench probe --help`")
