@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def add(command: AddCommand) -> None:
     parser = command(summary="write a run as one folder or zip, for Hugging Face, or as one page to look at")
-    parser.add_argument("run", type=Path, metavar="RUN", help="the run folder, or one that `workbench finetune` wrote")
+    parser.add_shared("run", help="the run folder, or one that `workbench finetune` wrote")
     parser.add_argument(
         "out",
         type=Path,

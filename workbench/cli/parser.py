@@ -16,6 +16,7 @@ SHARED: dict[str, dict[str, Any]] = {
         "metavar": "MODEL",
         "help": "a run folder; or a model of Hugging Face, a folder, a GGUF file or a name on the hub",
     },
+    "run": {"type": Path, "metavar": "RUN"},
     "runs": {"nargs": "+", "type": Path, "metavar": "RUN"},
     "--root": {"type": Path, "default": Path("runs"), "help": "folder that holds run folders (default: runs)"},
     "--out": {"type": Path, "metavar": "DIR"},
@@ -119,10 +120,8 @@ def add_command(
 
 def add_pairs(parser: Parser) -> None:
     """The model, and the pairs of questions that it is asked."""
-    parser.add_argument(
+    parser.add_shared(
         "run",
-        type=Path,
-        metavar="RUN",
         help="the run folder; or with --pairs a model of Hugging Face, a folder, a GGUF file or a name on the hub",
     )
     parser.add_argument("kind", nargs="?", metavar="PAIRS", help="what is changed (default: the task's first kind)")

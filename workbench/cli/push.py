@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from workbench.cli.output import say
 from workbench.cli.parser import AddCommand
@@ -11,7 +10,7 @@ from workbench.cli.parser import AddCommand
 
 def add(command: AddCommand) -> None:
     parser = command(summary="upload a run to the Hugging Face Hub")
-    parser.add_argument("run", type=Path, metavar="RUN", help="the run folder, or one that `workbench finetune` wrote")
+    parser.add_shared("run", help="the run folder, or one that `workbench finetune` wrote")
     parser.add_argument("repo", metavar="REPO", help="OWNER/NAME; it is made if there is none")
     parser.add_shared("--hugging-face")
     parser.add_argument("--private", action="store_true", help="nobody else sees it")

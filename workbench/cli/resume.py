@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from workbench.cli.finetune import say_finetuned
 from workbench.cli.output import say
@@ -13,11 +12,8 @@ from workbench.cli.train import say_trained
 
 def add(command: AddCommand) -> None:
     parser = command(summary="go on training a run that was stopped or killed")
-    parser.add_argument(
-        "run",
-        type=Path,
-        metavar="RUN",
-        help="the run folder; of --seeds, the folder of all; or one that `workbench finetune` writes",
+    parser.add_shared(
+        "run", help="the run folder; of --seeds, the folder of all; or one that `workbench finetune` writes"
     )
     parser.add_shared("--track", "--quiet")
 
