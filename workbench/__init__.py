@@ -136,38 +136,14 @@ _HOMES = {
     "table": "workbench.report.results_table",
     "train": "workbench.training",
 }
-_ROOMS = [
-    "app",
-    "benchmark",
-    "capture",
-    "circuits",
-    "cli",
-    "experimental",
-    "figures",
-    "inspection",
-    "instruments",
-    "interventions",
-    "judgement",
-    "measurement",
-    "mechanisms",
-    "models",
-    "objectives",
-    "probes",
-    "report",
-    "runs",
-    "sharing",
-    "studies",
-    "tasks",
-    "testing",
-    "training",
-    "util",
-]
 _FORMER = {"inspect_model": ("workbench.inspection", "inspect")}
 """A former name -> where it is, and the name that takes its place; gone in the next version."""
 
 
 def __dir__() -> "Iterable[str]":
-    return [*_HOMES, *_ROOMS]
+    from pkgutil import iter_modules
+
+    return [*_HOMES, *(room.name for room in iter_modules(__path__) if room.ispkg)]
 
 
 def __getattr__(name: str) -> "Any":
@@ -176,7 +152,7 @@ def __getattr__(name: str) -> "Any":
     if name in _HOMES:
         home, _, attribute = _HOMES[name].partition(":")
         return getattr(import_module(home), attribute or name)
-    if name in _ROOMS:
+    if name in __dir__():
         return import_module(f"workbench.{name}")
     if name in _FORMER:
         from warnings import warn

@@ -31,7 +31,7 @@ from workbench.tasks.text import SHIPPED, Text
 from workbench.training import train_seeds
 from workbench.training.finetune import finetune
 from workbench.training.sweeps.plan import read_plan
-from workbench.util.interrupts import Interrupts
+from workbench.util.progress import Interrupts
 
 HERE = Path(__file__).parent
 FOLDERS = ("runs", "studies")

@@ -6,40 +6,14 @@ import os
 import select
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
 
-from workbench.cli import (
-    bench,
-    check,
-    circuit,
-    compile,
-    data,
-    explore,
-    export,
-    finetune,
-    generate,
-    heads,
-    import_,
-    inspect,
-    list,
-    mcp,
-    new,
-    patch,
-    probe,
-    pull,
-    push,
-    resume,
-    runs,
-    study,
-    sweep,
-    table,
-    train,
-)
-from workbench.cli.fields import parse_fields
 from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, PATH_ERRORS, UNREAD, complain, path_error, warn
-from workbench.cli.parser import Parser
+from workbench.cli.parser import Parser, add_command, parse_fields
 from workbench.util.distribution import mixed_up, version
 from workbench.util.messages import Notice
 from workbench.util.plugins import load_plugins
@@ -48,33 +22,36 @@ from workbench.util.progress import interrupted, shown
 __all__ = ["COMMANDS", "main", "parse_fields"]
 
 COMMANDS = {
-    "train": train,
-    "resume": resume,
-    "finetune": finetune,
-    "sweep": sweep,
-    "study": study,
-    "bench": bench,
-    "compile": compile,
-    "inspect": inspect,
-    "probe": probe,
-    "circuit": circuit,
-    "patch": patch,
-    "heads": heads,
-    "check": check,
-    "generate": generate,
-    "explore": explore,
-    "mcp": mcp,
-    "data": data,
-    "export": export,
-    "import": import_,
-    "push": push,
-    "pull": pull,
-    "runs": runs,
-    "table": table,
-    "list": list,
-    "new": new,
+    name.rstrip("_"): import_module(f"workbench.cli.{name}")
+    for name in (
+        "train",
+        "resume",
+        "finetune",
+        "sweep",
+        "study",
+        "bench",
+        "compile",
+        "inspect",
+        "probe",
+        "circuit",
+        "patch",
+        "heads",
+        "check",
+        "generate",
+        "explore",
+        "mcp",
+        "data",
+        "export",
+        "import_",  # without the _ it is a keyword
+        "push",
+        "pull",
+        "runs",
+        "table",
+        "list",
+        "new",
+    )
 }
-"""What is typed -> its module: `add(commands, name)` adds its options, `run(options, fields)` does it."""
+"""What is typed -> its module: `add(command)` adds it with its options, `run(options, fields)` does it."""
 
 LONG = ("inspect", "probe", "circuit", "patch", "heads", "bench")  # what may take long, and says how long
 
@@ -87,7 +64,7 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"workbench {version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="name")
     for name, command in COMMANDS.items():
-        command.add(commands, name)
+        command.add(partial(add_command, commands, name, command.run))
     return parser
 
 
@@ -97,21 +74,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # what a terminal or pipe that is not in UTF-8 cannot show is spelt out
             stream.reconfigure(errors="backslashreplace")
-    with warnings.catch_warnings():
-        warnings.showwarning = _in_one_line(warnings.showwarning)
-        return _run(arguments)
+    usual = warnings.showwarning
 
-
-def _in_one_line(usual: Callable[..., None]) -> Callable[..., None]:
-    """How a warning is shown: one for who uses the command in one line, all others as usual."""
-
-    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, Notice):
+    def in_one_line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, Notice):  # for who uses the command; all others are shown as usual
             warn([message])
         else:
             usual(message, category, *where, **more)
 
-    return show
+    with warnings.catch_warnings():
+        warnings.showwarning = in_one_line
+        return _run(arguments)
 
 
 def _nobody_reads() -> bool:

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
-from workbench.cli.options import add_json, add_out, add_quiet, refuse
 from workbench.cli.output import say, show, warn
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, refuse
 
 RESULTS = Path("bench.json")
-ACTIONS = {
-    "list": (),
-    "run": ("suite", "seed", "out", "json"),
-    "report": ("out",),
-    "arena": ("seed", "out"),
-    "score": ("seed", "json"),
-}
-"""What can be done -> the options that it takes, but for --quiet."""
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="which methods find what is known to be there, how often, and how sure",
         description="Ask methods about small models whose mechanism is written into their weights, and score what they "
         "answer. `list` names methods, subjects and suites; `run` asks the methods of a suite, or those named, and "
@@ -43,21 +32,22 @@ def add(commands: Commands, name: str) -> None:
         type=int,
         help="from which models are drawn (run: default 0; arena: one that nobody guesses, which is said)",
     )
-    add_out(
-        parser, f"run: the file of results (default: {RESULTS}); report: the page; arena: the folder", metavar="PATH"
+    parser.add_shared(
+        "--out",
+        help=f"run: the file of results (default: {RESULTS}); report: the page; arena: the folder",
+        metavar="PATH",
     )
-    add_json(parser, "run, score: ")
-    add_quiet(parser)
+    parser.add_shared("--json", help="run, score: print the result with every number as JSON instead")
+    parser.add_shared("--quiet")
 
 
 def run(options: argparse.Namespace, _: list[str]) -> None:
-    others = [name for name in ("suite", "seed", "out", "json") if name not in ACTIONS[options.action]]
+    do, most, takes = ACTIONS[options.action]
+    others = [name for name in ("suite", "seed", "out", "json") if name not in takes]
     refuse(options, others, f"is not of `workbench bench {options.action}`; leave it out")
-    most = {"list": 0, "arena": 0, "score": 2}.get(options.action)
     if most is not None and len(options.names) > most:
         raise ValueError(f"`workbench bench {options.action}` takes no {options.names[most]!r}; leave it out")
-    actions = {"list": _list, "run": _run, "report": _report, "arena": _arena, "score": _score}
-    actions[options.action](options)
+    do(options)
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -67,14 +57,13 @@ def _list(options: argparse.Namespace) -> None:
 
     for title, table in (("methods", METHODS), ("subjects", SUBJECTS)):
         width = max(map(len, table))
-        say("\n".join([title, *(f"  {name:{width}}  {_first(part)}" for name, part in table.items()), ""]))
+        say(title)
+        for name, part in table.items():
+            say(f"  {name:{width}}  {(part.__doc__ or '').strip().splitlines()[0]}")
+        say()
     for name, suite in SUITES.items():
         counts = f"{len(suite.methods or METHODS)} methods on {len(suite.subjects or SUBJECTS)} families"
         say(f"suite {name}: {counts}, {suite.seeds} subjects of each")
-
-
-def _first(part: object) -> str:
-    return (part.__doc__ or "").strip().split("\n")[0]
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -121,3 +110,13 @@ def _score(options: argparse.Namespace) -> None:
     if len(options.names) != 2 or options.seed is None:
         raise ValueError("`workbench bench score` takes a folder, a claim, and the seed of the folder with --seed")
     show(mark(Path(options.names[0]), Path(options.names[1]), options.seed), options)
+
+
+ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], None], int | None, tuple[str, ...]]] = {
+    "list": (_list, 0, ()),
+    "run": (_run, None, ("suite", "seed", "out", "json")),
+    "report": (_report, None, ("out",)),
+    "arena": (_arena, 0, ("seed", "out")),
+    "score": (_score, 2, ("seed", "json")),
+}
+"""What can be done -> what does it, the most names that it takes, and the options that it takes, but for --quiet."""

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from workbench.cli.options import add_json, add_quiet
 from workbench.cli.output import FAILED, announce, show
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="whether a hooked model is the model, and whether edits reach what it gives out",
         description="Run a hooked model on a few random tokens: does every hook fire, are its logits those of the "
         "model without hooks, does nothing that comes later, stands beside or pads a sequence change them, do its "
         "blocks add what they write, and does every kind of edit change them. A check that fails gives exit code 1.",
     )
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="a run folder; or a model of Hugging Face, a folder, a GGUF file or a name on the hub",
-    )
-    parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
-    add_json(parser)
-    add_quiet(parser)
+    parser.add_shared("model", "--step", "--json", "--quiet")
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> int:

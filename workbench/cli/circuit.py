@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from workbench.cli.options import add_json, add_out, add_pairs, add_quiet, add_seed, check_pairs
 from workbench.cli.output import announce, show_and_save
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, add_pairs, check_pairs, chosen
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="which edges of a model carry the answer, on pairs that differ in one thing",
         description="Draw pairs of questions that differ in one thing, score every edge of the model on half of them, "
         "and test on the other half whether the circuit of the best edges is faithful: whether it keeps 90 to 110 "
@@ -29,11 +25,10 @@ def add(commands: Commands, name: str) -> None:
         metavar="N",
         help="the circuit's size (default: the fewest from which on all keep 90 to 110 %%)",
     )
-    parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
-    add_seed(parser, "seed of the pairs")
-    add_out(parser, "write the circuit as JSON and Graphviz there, and the numbers")
-    add_quiet(parser)
-    add_json(parser)
+    parser.add_shared("--step")
+    parser.add_shared("--seed", help="seed of the pairs (default: 0)")
+    parser.add_shared("--out", help="write the circuit as JSON and Graphviz there, and the numbers")
+    parser.add_shared("--quiet", "--json")
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
@@ -44,6 +39,6 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     if options.out is not None:
         check_free(options.out)
     check_pairs(options)
-    names = ("pairs", "n", "later", "metric", "method", "edges", "step", "seed")
-    found = circuit(options.run, options.kind, **{name: getattr(options, name) for name in names})
+    given = chosen(options, "pairs", "n", "later", "metric", "method", "edges", "step", "seed")
+    found = circuit(options.run, options.kind, **given)
     show_and_save(found, options, "the circuit and its numbers")

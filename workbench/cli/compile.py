@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from workbench.cli.fields import parse_fields
-from workbench.cli.options import add_new_run
 from workbench.cli.output import say
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, parse_fields
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="write a model whose mechanism is known as a run folder",
         description="Write a model whose weights are worked out, not learned, as a run folder to try instruments on. "
         "`workbench list compiled` shows them and their settings: --q 100 --form layernorm …",
@@ -22,7 +17,7 @@ def add(commands: Commands, name: str) -> None:
         takes_fields=True,
     )
     parser.add_argument("model", metavar="NAME", help="its name; `workbench list compiled` shows them")
-    add_new_run(parser)
+    parser.add_shared("--out", help="the run folder to make", required=True)
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:

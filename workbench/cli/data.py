@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.fields import parse_fields
-from workbench.cli.options import add_out, add_quiet, add_seed, add_where, add_workers, refuse
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+
 from workbench.cli.output import say
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, chosen, parse_fields, refuse
 from workbench.util.messages import brief
+from workbench.util.progress import Interrupts
 from workbench.util.settings import as_json
 from workbench.util.words import as_it_says
 
@@ -25,11 +28,8 @@ if TYPE_CHECKING:
     from workbench.tasks.split import Split
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="print or write a task's sequences",
         description="Print a task's sequences as people read them, or write them to a .parquet or .jsonl file; given "
         "such a file, print what is in it. Every setting of the task can be given: --q 9 --hints successor …; "
@@ -39,32 +39,40 @@ def add(commands: Commands, name: str) -> None:
     )
     parser.add_argument("task", metavar="TASK|FILE", help="a task's name, or a file that this command wrote")
     parser.add_argument("--count", type=int, default=3, help="how many sequences (default: 3)")
-    add_seed(parser, "their seed")
+    parser.add_shared("--seed", help="their seed (default: 0)")
     parser.add_argument("--split", choices=("train", "test"), help="one side of the task's split (default: both)")
     parser.add_argument("--head", default="main", help="main, or a hint that the task has (default: main)")
-    add_where(parser, "NAME=VALUE", "narrow the draw: length=16")
-    add_out(parser, "write them there instead of printing", metavar="FILE")
-    add_workers(parser, "processes that draw; the file is the same for any number", 0)
-    add_quiet(parser)
+    parser.add_shared("--where", metavar="NAME=VALUE", help="narrow the draw: length=16")
+    parser.add_shared("--out", help="write them there instead of printing", metavar="FILE")
+    parser.add_shared("--workers", default=0, help="processes that draw; the file is the same for any number")
+    parser.add_shared("--quiet")
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.runs.conditions import parse_condition
-    from workbench.tasks.export import FORMATS
+    from workbench.tasks.export import FORMATS, write
 
     if Path(options.task).suffix in FORMATS:
         if fields:
             raise ValueError(f"{options.task} holds its task's settings already; leave out {fields[0]}")
         drawn = ("seed", "split", "head", "where", "out", "workers")
         refuse(options, drawn, f"is of sequences that are drawn, and {options.task} holds its own")
-    how = {name: getattr(options, name) for name in ("seed", "split", "head", "workers")}
+    how = chosen(options, "seed", "split", "head", "workers")
     sequences = data(options.task, options.count, where=parse_condition(options.where), **how, **parse_fields(fields))
-    if options.out is not None:
-        assert sequences.recipe is not None
-        _write(sequences.recipe, options)
+    if options.out is None:
+        for text in sequences.texts():
+            say(text)
         return
-    for text in sequences.texts():
-        say(text)
+    assert sequences.recipe is not None
+    counts = write(sequences.recipe, options.out, workers=options.workers)
+    bar = Progress(console=Console(stderr=True), disable=options.quiet)
+    with Interrupts() as interrupts, closing(counts), bar as progress:
+        writing = progress.add_task(escape(f"writing {brief(options.out)}"), total=options.count)
+        for written in counts:
+            progress.update(writing, completed=written)
+            if interrupts.requested and written < options.count:
+                raise KeyboardInterrupt
+    say(f"wrote {options.count} sequences to {options.out}; `workbench data {options.out}` shows them")
 
 
 @dataclass(frozen=True)
@@ -156,22 +164,3 @@ def data(
         return Data(task, read(task)[0], count, None, workers)
     recipe = Recipe(make(str(task), **settings), count, seed, split, head, where or {})
     return Data(task, recipe.task, count, recipe, workers)
-
-
-def _write(recipe: Recipe, options: argparse.Namespace) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import Progress
-
-    from workbench.tasks.export import write
-    from workbench.util.interrupts import Interrupts
-
-    counts = write(recipe, options.out, workers=options.workers)
-    bar = Progress(console=Console(stderr=True), disable=options.quiet)
-    with Interrupts() as interrupts, closing(counts), bar as progress:
-        writing = progress.add_task(escape(f"writing {brief(options.out)}"), total=options.count)
-        for written in counts:
-            progress.update(writing, completed=written)
-            if interrupts.requested and written < options.count:
-                raise KeyboardInterrupt
-    say(f"wrote {options.count} sequences to {options.out}; `workbench data {options.out}` shows them")

@@ -9,19 +9,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from workbench.cli.options import add_root, check_root
 from workbench.cli.output import say
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, check_root, chosen
 from workbench.util.distribution import needs
 from workbench.util.memory import keep_freed
 from workbench.util.messages import brief
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="open the explorer in a browser",
         description="Open the explorer on the runs in a folder; or on a model of Hugging Face, on sentences that you "
         "type, or on pieces of a text with --text.",
@@ -34,7 +30,7 @@ def add(commands: Commands, name: str) -> None:
         help="a folder that save_pretrained wrote, a GGUF file, or a name on the hub",
     )
     parser.add_argument("--text", type=Path, metavar="FILE", help="with MODEL: look at this text, or a prompt set")
-    add_root(parser)
+    parser.add_shared("--root")
     parser.add_argument("--port", type=int, default=8501, help="of this machine (default: 8501)")
     parser.add_argument(
         "--host", action="append", default=[], metavar="NAME", help="answer to this name too: that of a tunnel or proxy"
@@ -43,8 +39,7 @@ def add(commands: Commands, name: str) -> None:
 
 
 def run(options: argparse.Namespace, _: list[str]) -> None:
-    names = ("model", "text", "root", "port", "host", "headless")
-    explore(**{name: getattr(options, name) for name in names})
+    explore(**chosen(options, "model", "text", "root", "port", "host", "headless"))
 
 
 def explore(

@@ -6,26 +6,23 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.cli.options import add_hugging_face, add_run
 from workbench.cli.output import say
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand
 
 if TYPE_CHECKING:
     from workbench.runs import Run
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands, name, run, summary="write a run as one folder or zip, for Hugging Face, or as one page to look at"
-    )
-    add_run(parser, "the run folder, or one that `workbench finetune` wrote")
+def add(command: AddCommand) -> None:
+    parser = command(summary="write a run as one folder or zip, for Hugging Face, or as one page to look at")
+    parser.add_shared("run", help="the run folder, or one that `workbench finetune` wrote")
     parser.add_argument(
         "out",
         type=Path,
         metavar="OUT",
         help="the folder to make, or, of a run as it is, the file if it ends in .zip; of a page the file",
     )
-    add_hugging_face(parser)
+    parser.add_shared("--hugging-face")
     parser.add_argument(
         "--page",
         action="store_true",

@@ -6,10 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.fields import parse_fields
-from workbench.cli.options import add_out, add_quiet, add_seed, refuse
 from workbench.cli.output import INTERRUPTED, say, speaks
-from workbench.cli.parser import Commands, Parser, add_command
+from workbench.cli.parser import AddCommand, parse_fields, refuse
 
 if TYPE_CHECKING:
     from workbench.training.finetune_config import Finetuned
@@ -31,7 +29,7 @@ SETTINGS: dict[str, tuple[type, str, str]] = {
     "eval_every": (int, "N", "steps between measurements of perplexity (default: 200)"),
     "save_every": (int, "N", "steps between saved states (default: 200)"),
 }
-"""Option -> the type of its value, how the help names the value, and what it says."""
+"""Field of the config, and option -> the type of its value, how the help names the value, and what it says."""
 
 NAMES = {"lr": "learning_rate"}
 NESTED = ("attention", "task", "seq_vcr")  # whose settings are given by name
@@ -39,11 +37,8 @@ ALSO = {"attention": "attention.variant", "gamma": "attention.gamma", "task": "t
 """An option -> the setting that is the same."""
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="train a Hugging Face model on a text or a task with another attention",
         description="Give a model of Hugging Face another attention, train all its weights on a text or on a task, and "
         "write an ordinary folder of Hugging Face. Perplexity is measured on held-out data with the model's own "
@@ -60,22 +55,17 @@ def add(commands: Commands, name: str) -> None:
     )
     parser.add_argument("--text", type=Path, metavar="FILE", help="what to train on, in UTF-8")
     parser.add_argument("--task", metavar="NAME", help="train on this task; `workbench list tasks` shows them")
-    add_out(parser, "the folder to make")
+    parser.add_shared("--out", help="the folder to make")
     parser.add_argument("--control", action="store_true", help="train the same with standard attention too")
     parser.add_argument("--attention", default="chacal", metavar="NAME", help="the variant (default: chacal)")
     parser.add_argument("--gamma", type=float, metavar="G", help="of the variant, such as 0.9 (default: its own)")
     parser.add_argument("--layers", type=int, nargs="+", metavar="LAYER", help="the layers to give it (default: all)")
-    add_settings(parser)
-    add_seed(parser, "of the order of the data, and of dropout")
-    add_quiet(parser)
-
-
-def add_settings(parser: Parser) -> None:
-    """The options that are fields of the config; spelt with hyphens they are taken too, and not shown twice."""
-    for name, (kind, value, text) in SETTINGS.items():
-        parser.add_argument(f"--{name}", type=kind, metavar=value, help=text)
-        if "_" in name:
-            parser.add_argument(f"--{name.replace('_', '-')}", type=kind, dest=name, help=argparse.SUPPRESS)
+    for setting, (kind, value, text) in SETTINGS.items():  # spelt with hyphens they are taken too, and not shown twice
+        parser.add_argument(f"--{setting}", type=kind, metavar=value, help=text)
+        if "_" in setting:
+            parser.add_argument(f"--{setting.replace('_', '-')}", type=kind, dest=setting, help=argparse.SUPPRESS)
+    parser.add_shared("--seed", help="of the order of the data, and of dropout (default: 0)")
+    parser.add_shared("--quiet")
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> int:
@@ -130,19 +120,16 @@ def say_finetuned(result: Finetuned) -> int:
         told = {name: [percent(each[when]) for when in ("before", "after")] for name, each in right.items()}
         say(", ".join(f"{name} {before} before, {after} after" for name, (before, after) in told.items()))
     control = result.control
-    if result.config.is_variant:
-        say(_without_control(result) if control is None else _beside_control(result, control))
+    if result.config.is_variant and control is not None:
+        say(_beside_control(result, control))
+    elif result.config.is_variant:
+        say(
+            f"no control: how much of this comes of {result.config.attention['variant']}, and how much of training "
+            "alone, is not known; the same steps with standard attention: "
+            f"workbench finetune {result.path} --control"
+        )
     say(f"next: workbench inspect {result.path} --text FILE")
     return INTERRUPTED if control is None and result.control_path.exists() and result.config.is_variant else 0
-
-
-def _without_control(result: Finetuned) -> str:
-    """That nothing can be said of the variant, and how its control is trained."""
-    variant = result.config.attention["variant"]
-    return (
-        f"no control: how much of this comes of {variant}, and how much of training alone, is not known; the same "
-        f"steps with standard attention: workbench finetune {result.path} --control"
-    )
 
 
 def _beside_control(result: Finetuned, control: Finetuned) -> str:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workbench.cli.options import add_json, add_seed
 from workbench.cli.output import show
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, chosen
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="what a model writes under edits, beside what it writes without them",
         description="Let a model go on from a prompt twice, unedited and edited, and say where the two texts part. "
         "Edits: `add NAME X` (X times a direction of --basis is added to the residual), `set NAME X` and "
@@ -22,11 +18,7 @@ def add(commands: Commands, name: str) -> None:
         "one; `head LAYER.HEAD` and `write POINT` (nothing is written); `cut QUERY KEY`; `patch POINT TEXT` (the "
         "prompt's last token holds what the last one of TEXT holds).",
     )
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="a run folder; or a model of Hugging Face, a folder, a GGUF file or a name on the hub",
-    )
+    parser.add_shared("model")
     parser.add_argument("prompt", metavar="PROMPT", help="a text; of a run words of its task")
     parser.add_argument(
         "--edit",
@@ -43,12 +35,12 @@ def add(commands: Commands, name: str) -> None:
         "--temperature", type=float, default=0.0, help="draw tokens at this temperature (default: 0, the likeliest)"
     )
     parser.add_argument("--step", type=int, help="of a run's checkpoint (default: the end)")
-    add_seed(parser, "seed of the tokens drawn")
-    add_json(parser)
+    parser.add_shared("--seed", help="seed of the tokens drawn (default: 0)")
+    parser.add_shared("--json")
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.report.generation import generate
 
-    given = ("edits", "basis", "tokens", "temperature", "seed", "step")
-    show(generate(options.model, options.prompt, **{name: getattr(options, name) for name in given}), options)
+    given = chosen(options, "edits", "basis", "tokens", "temperature", "seed", "step")
+    show(generate(options.model, options.prompt, **given), options)

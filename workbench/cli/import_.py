@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workbench.cli.options import add_new_run
 from workbench.cli.output import say_received
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(commands, name, run, summary="make a run folder of what export wrote")
+def add(command: AddCommand) -> None:
+    parser = command(summary="make a run folder of what export wrote")
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="a zip or folder, of whoever: nothing in it is executed"
     )
-    add_new_run(parser)
+    parser.add_shared("--out", help="the run folder to make", required=True)
 
 
 def run(options: argparse.Namespace, _: list[str]) -> None:

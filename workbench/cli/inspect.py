@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workbench.cli.fields import parse_fields
-from workbench.cli.options import add_count, add_json, add_out, add_quiet, add_runs, add_seed, refuse
 from workbench.cli.output import announce, say, show
-from workbench.cli.parser import Commands, Parser, add_command
+from workbench.cli.parser import AddCommand, Parser, chosen, parse_fields, refuse
 from workbench.util.memory import keep_freed
 
 MORE = {
@@ -22,11 +20,8 @@ RUNS_ALONE = (*MORE, "conditions")
 TEXT_ALONE = ("length", "layers")
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="measure runs, or Hugging Face models on a text, and write a report",
         description="Measure runs on held-out sequences and write a report with every number behind it. With --text, "
         "measure Hugging Face models instead, each a folder, a GGUF file or a name on the hub, on a text. Settings of "
@@ -36,8 +31,10 @@ def add(commands: Commands, name: str) -> None:
         "[--conditions CONDITION …] [--export FORMAT …] [--NAME.SETTING VALUE …]",
         takes_fields=True,
     )
-    add_runs(parser, "run folders, or folders of runs; or models of Hugging Face: several are side by side")
-    add_out(parser, "report folder (default: inspection/ in the first run or model)")
+    parser.add_shared(
+        "runs", help="run folders, or folders of runs; or models of Hugging Face: several are side by side"
+    )
+    parser.add_shared("--out", help="report folder (default: inspection/ in the first run or model)")
     add_text(parser)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these instruments and mechanisms alone")
     parser.add_argument(
@@ -55,10 +52,14 @@ def add(commands: Commands, name: str) -> None:
     parser.add_argument(
         "--basis", type=Path, metavar="FILE", help="project on these named directions, a safetensors file, too"
     )
-    add_count(parser, "sequences to draw, per test condition; of a text, the first ones (default: 256)", 256)
-    add_seed(parser, "seed of the sequences")
-    add_json(parser)
-    add_quiet(parser)
+    parser.add_argument(
+        "--n",
+        type=int,
+        default=256,
+        help="sequences to draw, per test condition; of a text, the first ones (default: 256)",
+    )
+    parser.add_shared("--seed", help="seed of the sequences (default: 0)")
+    parser.add_shared("--json", "--quiet")
 
 
 def add_text(parser: Parser) -> None:
@@ -66,9 +67,7 @@ def add_text(parser: Parser) -> None:
     parser.add_argument(
         "--text", type=Path, metavar="FILE", help="of models: the text, in UTF-8, or the prompt set to measure them on"
     )
-    parser.add_argument(
-        "--length", type=int, metavar="N", help="with --text: tokens in a sequence (default: 256, or the context)"
-    )
+    parser.add_shared("--length")
     parser.add_argument(
         "--layers",
         type=int,
@@ -89,7 +88,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.runs.conditions import parse_conditions
 
     alone = RUNS_ALONE if options.text is None else TEXT_ALONE
-    shared = {name: getattr(options, name) for name in (*SHARED, *alone)}
+    shared = chosen(options, *SHARED, *alone)
     if options.text is None:
         refuse(options, TEXT_ALONE, "is of models that are measured on a text; give --text FILE too")
         shared["conditions"] = options.conditions and parse_conditions(options.conditions)

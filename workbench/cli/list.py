@@ -5,21 +5,22 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping
-from inspect import Parameter, signature
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from workbench.cli.output import say
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand
 from workbench.util.lookup import lookup
+from workbench.util.plugins import KINDS
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(commands, name, run, summary="say what exists")
+def add(command: AddCommand) -> None:
+    parser = command(summary="say what exists")
     parser.add_argument("what", nargs="?", choices=tuple(LISTED), help="what to list; without it, what there is")
 
 
@@ -41,29 +42,25 @@ def listed(what: str | None = None) -> str:
 
 
 def _presets() -> str:
-    from workbench.training import PAPER_PRESETS, PRESETS
+    """A line for each preset, with its task, model, objectives and steps; those of the papers apart."""
+    from workbench.training import PAPER_PRESETS, PRESETS, preset_config
 
     apart = (
         "The papers' own configurations take hours on a GPU, or days on a CPU. What each paper states, and what it "
         "leaves open, is in workbench/training/paper_presets.py."
     )
-    return "\n".join([*_lines_of(PRESETS), "", apart, "", *_lines_of(PAPER_PRESETS)])
-
-
-def _lines_of(presets: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A line for each preset: its task, model, objectives and steps."""
-    from workbench.training import preset_config
-
-    width = max(map(len, presets))
-    lines = []
-    for name, preset in presets.items():
-        config = preset_config(name, {})
-        task = ", ".join(f"{key}={value}" for key, value in preset["task"].items() if key != "name")
-        layers = " then ".join(dict.fromkeys(layer["variant"] for layer in config.model.attention))
-        shape = f"{config.model.n_layers} × {layers}, d_model {config.model.d_model}, {config.model.n_heads} heads"
-        losses = " + ".join(config.objectives)
-        lines.append(f"{name:{width}} {config.task['name']} ({task}); {shape}; {losses}; {config.steps} steps")
-    return lines
+    lines: list[str] = []
+    for presets in (PRESETS, PAPER_PRESETS):
+        lines += ["", apart, ""] if lines else []
+        width = max(map(len, presets))
+        for name, preset in presets.items():
+            config = preset_config(name, {})
+            task = ", ".join(f"{key}={value}" for key, value in preset["task"].items() if key != "name")
+            layers = " then ".join(dict.fromkeys(layer["variant"] for layer in config.model.attention))
+            shape = f"{config.model.n_layers} × {layers}, d_model {config.model.d_model}, {config.model.n_heads} heads"
+            losses = " + ".join(config.objectives)
+            lines.append(f"{name:{width}} {config.task['name']} ({task}); {shape}; {losses}; {config.steps} steps")
+    return "\n".join(lines)
 
 
 def _fields() -> str:
@@ -88,42 +85,12 @@ def _fields() -> str:
     return "\n".join([*of_run, *of_model, *of_parts])
 
 
-def _tasks() -> str:
-    from workbench.tasks import TASKS
-
-    return _paragraphs((name, task.summary, task) for name, task in TASKS.items())
-
-
-def _variants() -> str:
-    from workbench.models.attention import ATTENTION
-
-    return _paragraphs((name, _first_line(kind), kind.Settings) for name, kind in ATTENTION.items())
-
-
-def _objectives() -> str:
-    from workbench.objectives import OBJECTIVES
-
-    return _paragraphs((name, _first_line(kind), kind.Settings) for name, kind in OBJECTIVES.items())
-
-
-def _compiled() -> str:
-    from workbench.runs.compiled import COMPILED
-
-    return _paragraphs((name, _first_line(kind), kind) for name, kind in COMPILED.items())
-
-
 def _instruments() -> str:
     from workbench.instruments import INSTRUMENTS, SETS, WEIGHTS
 
-    measured = [_measured(name, one, one.measure) for name, one in {**INSTRUMENTS, **WEIGHTS}.items()]
     together = [f"{name}: {_first_line(one)}" for name, one in SETS.items()]
-    return "\n".join([*measured, "With --geometry, of all sequences together:", *together])
-
-
-def _mechanisms() -> str:
-    from workbench.mechanisms import MECHANISMS
-
-    return "\n".join(_measured(name, claim, claim.score) for name, claim in MECHANISMS.items())
+    measured = _with_arguments({**INSTRUMENTS, **WEIGHTS}, "measure")
+    return "\n".join([measured, "With --geometry, of all sequences together:", *together])
 
 
 def _probes() -> str:
@@ -147,18 +114,23 @@ def _schemas() -> str:
     return "{" + ",\n ".join(lines) + "}"
 
 
-def _measured(name: str, module: Any, function: Callable[..., Any]) -> str:
-    """An instrument or mechanism with its settings: the keyword-only arguments of its function that are plain data."""
-    keywords = [p for p in signature(function).parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
-    settings = [p for p in keywords if not callable(p.default)]
-    return "\n".join([f"{name}: {_first_line(module)}", *(f"  {p.name} = {p.default}" for p in settings)])
-
-
-def _paragraphs(entries: Iterable[tuple[str, str, type[BaseModel]]]) -> str:
+def _with_arguments(parts: Mapping[str, Any], function: str) -> str:
+    """Instruments or mechanisms with their settings: the keyword-only arguments of a function that are plain data."""
     lines = []
-    for name, summary, settings in entries:
-        lines.append(f"{name}: {summary}")
-        lines += [_setting(setting, field) for setting, field in settings.model_fields.items()]
+    for name, part in parts.items():
+        lines.append(f"{name}: {_first_line(part)}")
+        keywords = (p for p in signature(getattr(part, function)).parameters.values() if p.kind is p.KEYWORD_ONLY)
+        lines += [f"  {p.name} = {p.default}" for p in keywords if not callable(p.default)]
+    return "\n".join(lines)
+
+
+def _with_settings(parts: Mapping[str, Any]) -> str:
+    """Parts with their settings, which are fields of the part itself, or of its `Settings`; a task has a summary."""
+    lines = []
+    for name, part in parts.items():
+        lines.append(f"{name}: {getattr(part, 'summary', '') or _first_line(part)}")
+        fields = getattr(part, "Settings", part).model_fields
+        lines += [_setting(setting, field) for setting, field in fields.items()]
     return "\n".join(lines)
 
 
@@ -184,12 +156,18 @@ def _first_line(thing: Any) -> str:
 LISTED: dict[str, tuple[str, Callable[[], str]]] = {
     "presets": ("models with their tasks, ready to train", _presets),
     "fields": ("every setting of a training run", _fields),
-    "tasks": ("what can be learned, with its settings", _tasks),
-    "variants": ("kinds of attention, with their settings", _variants),
-    "objectives": ("terms of the loss, with their settings", _objectives),
-    "compiled": ("models whose weights are worked out, not learned", _compiled),
+    "tasks": ("what can be learned, with its settings", lambda: _with_settings(KINDS["tasks"].parts)),
+    "variants": ("kinds of attention, with their settings", lambda: _with_settings(KINDS["attention"].parts)),
+    "objectives": ("terms of the loss, with their settings", lambda: _with_settings(KINDS["objectives"].parts)),
+    "compiled": (
+        "models whose weights are worked out, not learned",
+        lambda: _with_settings(import_module("workbench.runs.compiled").COMPILED),
+    ),
     "instruments": ("what can be measured, with its settings", _instruments),
-    "mechanisms": ("claims about how a task is solved, with their settings", _mechanisms),
+    "mechanisms": (
+        "claims about how a task is solved, with their settings",
+        lambda: _with_arguments(KINDS["mechanisms"].parts, "score"),
+    ),
     "probes": ("what can be asked of a residual", _probes),
     "schemas": ("the JSON Schema of what each command prints with --json", _schemas),
     "prompts": ("prompt sets for language models, and what is known of each", _prompts),

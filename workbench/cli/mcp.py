@@ -7,23 +7,19 @@ import signal
 import sys
 from pathlib import Path
 
-from workbench.cli.options import add_root, check_root
 from workbench.cli.output import warn
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, check_root
 from workbench.util.distribution import needs
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="let a program that speaks MCP, such as an agent, look at the runs in a folder",
         description="Serve the Model Context Protocol on standard input and output, for a client that starts this "
         "command: it can list, measure, probe and patch the runs and models under one folder, and reads nothing "
         "outside it. Nothing is written unless --allow-writing is given.",
     )
-    add_root(parser)
+    parser.add_shared("--root")
     parser.add_argument(
         "--allow-writing", action="store_true", help="offer tools that train runs and write reports there, too"
     )

@@ -43,9 +43,11 @@ class _Server(MCPServer):
                     result = await super().call_tool(name, arguments, context)
                     assert isinstance(result, CallToolResult), "no tool asks the client anything"
                 except (ToolError, ValueError) as error:
-                    result = CallToolResult(content=[_text(self._line(name, error))], is_error=True)
+                    line = TextContent(type="text", text=self._line(name, error))
+                    result = CallToolResult(content=[line], is_error=True)
         notes = dict.fromkeys(brief(each.message) for each in caught if issubclass(each.category, Notice))
-        return result.model_copy(update={"content": [*result.content, *(_text(f"note: {note}") for note in notes)]})
+        said = [TextContent(type="text", text=f"note: {note}") for note in notes]
+        return result.model_copy(update={"content": [*result.content, *said]})
 
     def _check_names(self, name: str, arguments: dict[str, Any]) -> None:
         """Raise ValueError for a tool or argument that there is not: the SDK passes over the latter."""
@@ -64,10 +66,6 @@ class _Server(MCPServer):
         return brief(
             cause if isinstance(cause, ValueError | RuntimeError | ToolError) else f"{type(cause).__name__}: {cause}"
         )
-
-
-def _text(text: str) -> TextContent:
-    return TextContent(type="text", text=text)
 
 
 def server(root: Path, allow_writing: bool) -> MCPServer:

@@ -158,8 +158,7 @@ class Tools:
 
         inspected = inspect_run(self.opened(run), n=n, seed=seed, only=only or ())
         check_measured([inspected])
-        report = write([inspected], None)
-        return report.json() if form == "json" else report.says
+        return _told(write([inspected], None), form)
 
     def probe(
         self,
@@ -197,8 +196,7 @@ class Tools:
         """
         from workbench.report.circuits import circuit
 
-        asked: Any = {"pairs": self.given(pairs), "n": n, "seed": seed}
-        return _told(circuit(self.model(model), kind, **asked), form)
+        return _told(circuit(self.model(model), kind, pairs=self.given(pairs), n=n, seed=seed), form)
 
     def patch(
         self,
@@ -217,8 +215,8 @@ class Tools:
         """
         from workbench.report.patching import patch
 
-        asked: Any = {"pairs": self.given(pairs), "n": n, "seed": seed}
-        return _told(patch(self.model(model), kind, direction=direction, **asked), form)
+        patched = patch(self.model(model), kind, pairs=self.given(pairs), n=n, direction=direction, seed=seed)
+        return _told(patched, form)
 
     def heads(
         self,

@@ -8,9 +8,8 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from workbench.cli.options import add_out
 from workbench.cli.output import say
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand
 
 NEXT = {
     "task": "workbench train --task {name} --out runs/{name} --plugin {file}",
@@ -23,18 +22,15 @@ NEXT = {
 """What can be made -> the command that uses it."""
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="write the file of a task, attention variant, instrument, mechanism, study or method of your own",
         description="Write a file with a small example that works, to be changed into a part of your own. Every "
         "command takes the file with --plugin.",
     )
     parser.add_argument("kind", choices=tuple(NEXT), help="what to make")
     parser.add_argument("name", metavar="NAME", help="its name, such as modular_addition")
-    add_out(parser, "the file (default: NAME.py)", metavar="FILE.py")
+    parser.add_shared("--out", help="the file (default: NAME.py)", metavar="FILE.py")
 
 
 def run(options: argparse.Namespace, _: list[str]) -> None:

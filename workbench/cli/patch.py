@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from workbench.cli.options import add_json, add_out, add_pairs, add_quiet, add_seed, check_pairs
 from workbench.cli.output import announce, show_and_save
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, add_pairs, check_pairs, chosen
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="how much of the answer each part of a model brings back, by layer and position",
         description="Draw pairs of questions that differ in one thing, put what one part of the model holds on the "
         "first question into its run on the second, and measure how much of the first answer comes back: of the "
@@ -31,11 +27,10 @@ def add(commands: Commands, name: str) -> None:
         help="exact, a pass for each place, or estimate, from the gradient (default: exact where that takes a minute "
         "at most)",
     )
-    parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
-    add_seed(parser, "seed of the pairs")
-    add_out(parser, "write the maps there, and the numbers")
-    add_quiet(parser)
-    add_json(parser)
+    parser.add_shared("--step")
+    parser.add_shared("--seed", help="seed of the pairs (default: 0)")
+    parser.add_shared("--out", help="write the maps there, and the numbers")
+    parser.add_shared("--quiet", "--json")
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
@@ -46,6 +41,6 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     if options.out is not None:
         check_free(options.out)
     check_pairs(options)
-    names = ("pairs", "n", "later", "metric", "direction", "method", "step", "seed")
-    patched = patch(options.run, options.kind, **{name: getattr(options, name) for name in names})
+    given = chosen(options, "pairs", "n", "later", "metric", "direction", "method", "step", "seed")
+    patched = patch(options.run, options.kind, **given)
     show_and_save(patched, options, "the maps and their numbers")

@@ -6,12 +6,8 @@ import argparse
 from inspect import signature
 from pathlib import Path
 
-from workbench.cli.fields import parse_fields
-from workbench.cli.options import add_count, add_json, add_out, add_quiet, add_runs, add_seed
 from workbench.cli.output import announce, say, show
-from workbench.cli.parser import Commands, Parser, add_command
-
-DECIDED_BY_THE_PRESET = ("label", "points")  # settings of a probe that cannot be given
+from workbench.cli.parser import AddCommand, Parser, chosen, parse_fields
 
 OF_TEXTS = (
     "next_token, previous_token, first_letter, next_letter, word_part, in_quotes, repeated, line_position, token or "
@@ -19,11 +15,8 @@ OF_TEXTS = (
 )  # `text_labels.NAMES`, without importing them to show the help
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="ask what can be decoded from runs, or Hugging Face models on a text, and whether it is used",
         description="Fit probes at every point of the residual for one question, say what they are worth beside their "
         "baselines and controls, and test causally what is decodable. `workbench list probes` shows the questions. "
@@ -34,14 +27,14 @@ def add(commands: Commands, name: str) -> None:
         "[--out DIR] [--n N] [--seeds N] [--SETTING VALUE …]",
         takes_fields=True,
     )
-    add_runs(parser, "run folders, or folders of runs; or models of Hugging Face")
+    parser.add_shared("runs", help="run folders, or folders of runs; or models of Hugging Face")
     parser.add_argument(
         "preset",
         metavar="PRESET|LABEL",
         help="a question, of which `workbench list probes` shows the names; or any label of the task's truth",
     )
     parser.add_argument("--positions", metavar="RULE", help="of a label: labelled, each, scored, delimiter, 3,4 …")
-    add_out(parser, "write figures and numbers there too")
+    parser.add_shared("--out", help="write figures and numbers there too")
     parser.add_argument(
         "--save-directions",
         type=Path,
@@ -49,17 +42,16 @@ def add(commands: Commands, name: str) -> None:
         dest="directions",
         help="of one label: a new file of its classes' directions, for `inspect --basis` and `generate --basis`",
     )
-    add_count(parser, "sequences, three in ten to try the probe on (default: the preset's)")
+    parser.add_argument("--n", type=int, help="sequences, three in ten to try the probe on (default: the preset's)")
     parser.add_argument("--kind", help="kind of probe: logistic, ridge, nearest_mean, low_rank, mlp or regression")
-    parser.add_argument("--step", type=int, help="of a checkpoint (default: the end)")
-    add_seed(parser, "seed of the sequences, splits and controls")
+    parser.add_shared("--step")
+    parser.add_shared("--seed", help="seed of the sequences, splits and controls (default: 0)")
     parser.add_argument(
         "--seeds", type=int, default=1, metavar="N", help="so many seeds, intervals over them (default: 1)"
     )
     parser.add_argument("--no-causal", action="store_true", help="do not test what is decodable")
     add_text(parser)
-    add_json(parser)
-    add_quiet(parser)
+    parser.add_shared("--json", "--quiet")
 
 
 def add_text(parser: Parser) -> None:
@@ -70,9 +62,7 @@ def add_text(parser: Parser) -> None:
         metavar="FILE",
         help="of models: the text to probe them on, in UTF-8, a file of texts with labels, or a prompt set",
     )
-    parser.add_argument(
-        "--length", type=int, metavar="N", help="with --text: tokens in a sequence (default: 256, or the context)"
-    )
+    parser.add_shared("--length")
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
@@ -82,7 +72,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     from workbench.util.files import check_free
 
     settings = parse_fields(fields)
-    no_settings = {*signature(ask).parameters, *DECIDED_BY_THE_PRESET}
+    no_settings = {*signature(ask).parameters, "label", "points"}  # the preset decides the last two
     unknown = next((name for name in settings if name in no_settings), None)
     if unknown is not None:
         raise ValueError(f"unrecognised argument '--{unknown}'; see `workbench probe --help`")
@@ -95,9 +85,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     own = (
         {"step": options.step, "causal": not options.no_causal} if options.text is None else {"length": options.length}
     )
-    shared = {
-        name: getattr(options, name) for name in ("text", "positions", "n", "kind", "seed", "seeds", "directions")
-    }
+    shared = chosen(options, "text", "positions", "n", "kind", "seed", "seeds", "directions")
     answers = probe(options.runs, options.preset, progress=not options.quiet, **shared, **own, **settings)
     show(answers, options)
     if options.directions is not None and not options.json:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from workbench.cli.options import add_new_run, add_repository
 from workbench.cli.output import say_received
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(commands, name, run, summary="download a run from the Hugging Face Hub")
-    add_repository(parser)
-    add_new_run(parser)
+def add(command: AddCommand) -> None:
+    parser = command(summary="download a run from the Hugging Face Hub")
+    parser.add_argument("repo", metavar="REPO", help="OWNER/NAME")
+    parser.add_shared("--out", help="the run folder to make", required=True)
     parser.add_argument("--revision", metavar="REV", help="a branch, tag or commit (default: the latest)")
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from workbench.cli.options import add_hugging_face, add_repository, add_run
 from workbench.cli.output import say
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(commands, name, run, summary="upload a run to the Hugging Face Hub")
-    add_run(parser, "the run folder, or one that `workbench finetune` wrote")
-    add_repository(parser, "OWNER/NAME; it is made if there is none")
-    add_hugging_face(parser)
+def add(command: AddCommand) -> None:
+    parser = command(summary="upload a run to the Hugging Face Hub")
+    parser.add_shared("run", help="the run folder, or one that `workbench finetune` wrote")
+    parser.add_argument("repo", metavar="REPO", help="OWNER/NAME; it is made if there is none")
+    parser.add_shared("--hugging-face")
     parser.add_argument("--private", action="store_true", help="nobody else sees it")
 
 

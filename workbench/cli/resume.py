@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 
 from workbench.cli.finetune import say_finetuned
-from workbench.cli.options import add_quiet, add_run, add_track, refuse
 from workbench.cli.output import say
-from workbench.cli.parser import Commands, add_command
-from workbench.cli.training_result import say_trained
+from workbench.cli.parser import AddCommand, refuse
+from workbench.cli.train import say_trained
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(commands, name, run, summary="go on training a run that was stopped or killed")
-    add_run(parser, "the run folder; of --seeds, the folder of all; or one that `workbench finetune` writes")
-    add_track(parser)
-    add_quiet(parser)
+def add(command: AddCommand) -> None:
+    parser = command(summary="go on training a run that was stopped or killed")
+    parser.add_shared(
+        "run", help="the run folder; of --seeds, the folder of all; or one that `workbench finetune` writes"
+    )
+    parser.add_shared("--track", "--quiet")
 
 
 def run(options: argparse.Namespace, _: list[str]) -> int:

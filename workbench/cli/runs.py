@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.cli.options import add_json, add_root, add_where, check_root, refuse
 from workbench.cli.output import say, warn
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, check_root, refuse
 from workbench.util.settings import as_json
 from workbench.util.words import as_it_says
 
@@ -25,22 +24,19 @@ COLUMNS = ("run", "task.name", "variants", "seed", "status", "step", "accuracy",
 SPARE = ("tokens_per_second", "seconds", "loss", "step", "variants", "seed")  # left out in this order for want of room
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="list, filter, compare or delete runs",
         description="List the runs under a folder, all or those named, or those that meet conditions on their "
         "settings and figures: --where task.name=sorting --where 'accuracy>0.9'.",
     )
     parser.add_argument("runs", nargs="*", metavar="NAME", help="these runs alone")
-    add_root(parser)
-    add_where(parser, "CONDITION", "such as seed=0 or loss<0.1")
+    parser.add_shared("--root")
+    parser.add_shared("--where", metavar="CONDITION", help="such as seed=0 or loss<0.1")
     parser.add_argument("--sort", metavar="COLUMN", help="such as accuracy, seconds, model.n_layers")
     parser.add_argument("--compare", action="store_true", help="what differs between them, and what came of it")
     parser.add_argument("--csv", action="store_true", help="as CSV: every setting and figure, or --compare's")
-    add_json(parser)
+    parser.add_shared("--json")
     parser.add_argument("--delete", action="store_true", help="delete them, after asking")
     parser.add_argument("--yes", action="store_true", help="with --delete: do not ask")
 

@@ -12,35 +12,23 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from workbench.benchmark.results import Results
-from workbench.cli.json_forms import (
-    Checks,
-    Circuit,
-    Generated,
-    Heads,
-    Inspected,
-    Marks,
-    Patched,
-    Probed,
-    Runs,
-    Study,
-    Table,
-)
+from workbench.cli import json_forms as forms
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 SCHEMAS: dict[str, type[BaseModel]] = {
     "bench run": Results,
-    "bench score": Marks,
-    "check": Checks,
-    "circuit": Circuit,
-    "generate": Generated,
-    "heads": Heads,
-    "inspect": Inspected,
-    "patch": Patched,
-    "probe": Probed,
-    "runs": Runs,
-    "study run": Study,
-    "table": Table,
+    "bench score": forms.Marks,
+    "check": forms.Checks,
+    "circuit": forms.Circuit,
+    "generate": forms.Generated,
+    "heads": forms.Heads,
+    "inspect": forms.Inspected,
+    "patch": forms.Patched,
+    "probe": forms.Probed,
+    "runs": forms.Runs,
+    "study run": forms.Study,
+    "table": forms.Table,
 }
 """Command -> the form of what it prints with `--json`."""
 

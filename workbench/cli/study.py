@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.cli.options import add_json, add_out, add_quiet, add_workers, refuse
 from workbench.cli.output import FAILED, INTERRUPTED, complain, say, show, warn
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand, chosen, refuse
+from workbench.cli.study_gpu import next_row
 
 if TYPE_CHECKING:
     from workbench.studies import Study
 
-ACTIONS = {
-    "list": ("root",),
-    "show": ("root",),
-    "run": ("all", "scale", "seeds", "root", "workers", "ray", "model", "text", "json"),
-    "gpu": ("root", "out", "minutes", "dry_run"),
-    "report": ("root", "out", "page"),
-    "zoo": ("root", "out"),
-}
-"""What can be done -> the options that it takes, but for --quiet; where studies are kept may be said of any."""
 
-
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="ask a claim of the papers again, or a question of your own",
         description="A study is a question with its runs, its measurements, its figure and its verdict. `list` names "
         "those of the papers, `show NAME` says what one trains and what must hold, `run NAME` does it, `report` writes "
@@ -48,30 +35,33 @@ def add(commands: Commands, name: str) -> None:
     )
     parser.add_argument("--seeds", type=int, metavar="N", help="seeds of each group (default: the study's own number)")
     parser.add_argument("--root", type=Path, default=Path("studies"), help="folder of all studies (default: studies)")
-    add_out(
-        parser,
-        "report, zoo, gpu: folder for pages, runs or archives (default: report/, zoo/ or archives/ under the root)",
+    parser.add_shared(
+        "--out",
+        help="report, zoo, gpu: folder for pages, runs or archives (default: report/, zoo/ or archives/ under the "
+        "root)",
     )
     parser.add_argument("--page", type=Path, metavar="FILE", help="report: write this one HTML file in place of pages")
-    add_workers(parser, "runs that train at a time (default: one a core)")
-    parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster: host:port, auto, or local")
+    parser.add_shared("--workers", help="runs that train at a time (default: one a core)")
+    parser.add_shared("--ray")
     parser.add_argument(
         "--model", metavar="MODEL", help="run, scale paper: the model that a study fine-tunes, as GPT-2"
     )
     parser.add_argument("--text", metavar="FILE", help="run, scale paper: the text that it is fine-tuned on")
     parser.add_argument("--minutes", type=float, default=8.0, help="gpu: when training stops and saves (default: 8)")
     parser.add_argument("--dry-run", action="store_true", help="gpu: tiny models on the CPU, to try what it does")
-    add_json(parser, "run: ")
-    add_quiet(parser)
+    parser.add_shared("--json", help="run: print the result with every number as JSON instead")
+    parser.add_shared("--quiet")
 
 
 def run(options: argparse.Namespace, _: list[str]) -> int | None:
-    others = [name for name in ("out", "page", *ACTIONS["run"]) if name not in ACTIONS[options.action]]
+    do, takes = ACTIONS[options.action]
+    others = [name for name in ("out", "page", *ACTIONS["run"][1]) if name not in takes]
     refuse(options, others, f"is not of `workbench study {options.action}`; leave it out")
     if options.names and options.action in ("list", "zoo"):
         raise ValueError(f"`workbench study {options.action}` takes no name; leave out {options.names[0]}")
-    actions = {"list": _list, "show": _show, "run": _run, "gpu": _gpu, "report": _report, "zoo": _zoo}
-    return actions[options.action](options)
+    if options.action in ("show", "run") and not (options.names or options.all):
+        raise ValueError(f"name a study for `workbench study {options.action}`; `workbench study list` names them")
+    return do(options)
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -86,7 +76,7 @@ def _list(options: argparse.Namespace) -> None:
 def _show(options: argparse.Namespace) -> None:
     from workbench.studies import find_studies
 
-    for given, (name, study) in find_studies(_names(options)).items():
+    for given, (name, study) in find_studies(options.names).items():
         try:
             say("\n".join(_described(name, study)))
         except ValueError as error:
@@ -118,7 +108,7 @@ def _described(name: str, study: Study) -> list[str]:
 def _run(options: argparse.Namespace) -> int | None:
     from workbench.studies import run_study
 
-    given = {name: value for name in ("model", "text") if (value := getattr(options, name)) is not None}
+    given = {name: value for name, value in chosen(options, "model", "text").items() if value is not None}
     studies = _to_run(options, given)
     if options.json and len(studies) > 1:
         raise ValueError(f"--json prints one result, and these are {len(studies)} studies; name one")
@@ -127,17 +117,9 @@ def _run(options: argparse.Namespace) -> int | None:
         if not options.quiet:
             warn(_before_it_is_asked(name, study, options))
         try:
-            result = run_study(
-                study,
-                name=folder,
-                root=options.root,
-                scale=options.scale,
-                seeds=options.seeds,
-                workers=options.workers,
-                ray=options.ray,
-                progress=not options.quiet,
-                given={name: value for name, value in given.items() if name in study.taken(options.scale)},
-            )
+            taken = {name: value for name, value in given.items() if name in study.taken(options.scale)}
+            how = chosen(options, "root", "scale", "seeds", "workers", "ray")
+            result = run_study(study, name=folder, given=taken, progress=not options.quiet, **how)
         except (ValueError, RuntimeError) as error:
             if len(studies) == 1:
                 raise
@@ -172,7 +154,7 @@ def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> dict[str, 
 
     if options.all and options.names:
         raise ValueError(f"give the names of studies or --all, not both: --all runs more than {options.names[0]}")
-    studies = find_studies(STUDIES if options.all else _names(options))
+    studies = find_studies(STUDIES if options.all else options.names)
     missing: dict[str, list[str]] = {}
     for name, (_, study) in studies.items():
         if why := study.missing(options.scale, given):
@@ -194,12 +176,6 @@ def _to_run(options: argparse.Namespace, given: Mapping[str, str]) -> dict[str, 
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     return studies
-
-
-def _gpu(options: argparse.Namespace) -> int | None:
-    from workbench.cli.study_gpu import next_row
-
-    return next_row(options)
 
 
 def _report(options: argparse.Namespace) -> None:
@@ -248,7 +224,12 @@ def _zoo(options: argparse.Namespace) -> None:
     say(f"{len(found)} runs in {out}, {size:.0f} MB")
 
 
-def _names(options: argparse.Namespace) -> list[str]:
-    if not options.names:
-        raise ValueError(f"name a study for `workbench study {options.action}`; `workbench study list` names them")
-    return list(options.names)
+ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], int | None], tuple[str, ...]]] = {
+    "list": (_list, ("root",)),
+    "show": (_show, ("root",)),
+    "run": (_run, ("all", "scale", "seeds", "root", "workers", "ray", "model", "text", "json")),
+    "gpu": (next_row, ("root", "out", "minutes", "dry_run")),
+    "report": (_report, ("root", "out", "page")),
+    "zoo": (_zoo, ("root", "out")),
+}
+"""What can be done -> what does it, and the options that it takes, but for --quiet; all take the folder of studies."""

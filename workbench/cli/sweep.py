@@ -5,28 +5,23 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workbench.cli.options import add_out, add_quiet, add_track, add_workers
 from workbench.cli.output import FAILED, INTERRUPTED, complain, say
-from workbench.cli.parser import Commands, add_command
+from workbench.cli.parser import AddCommand
 
 
-def add(commands: Commands, name: str) -> None:
-    parser = add_command(
-        commands,
-        name,
-        run,
+def add(command: AddCommand) -> None:
+    parser = command(
         summary="train every run of a sweep file",
         description="Train every combination that a sweep file asks for, beside a table of the results. Runs that are "
         "finished are not trained again; after Ctrl-C, a kill or a failure, the same command goes on. "
         "docs/training.md shows a file.",
     )
     parser.add_argument("file", type=Path, metavar="SWEEP.toml", help="variants, settings and a grid")
-    add_out(parser, "folder for runs and results (default: sweeps/SWEEP)")
-    add_workers(parser, "runs that train at a time (default: one a core)")
-    parser.add_argument("--ray", metavar="ADDRESS", help="train on a Ray cluster: host:port, auto, or local")
+    parser.add_shared("--out", help="folder for runs and results (default: sweeps/SWEEP)")
+    parser.add_shared("--workers", help="runs that train at a time (default: one a core)")
+    parser.add_shared("--ray")
     parser.add_argument("--dry-run", action="store_true", help="say what there is to train, and train nothing")
-    add_track(parser)
-    add_quiet(parser)
+    parser.add_shared("--track", "--quiet")
 
 
 def run(options: argparse.Namespace, _: list[str]) -> int:

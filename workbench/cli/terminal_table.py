@@ -41,32 +41,25 @@ def print_table(frame: pd.DataFrame, spare: Sequence[str] = ()) -> None:
     titles = {name: name.replace("_", " ") for name in frame}
     widths = {name: max(map(cell_len, (titles[name], *cells[name]))) + GAP for name in frame}
     room = Console().width if sys.stdout.isatty() else sum(widths.values())
-    left_out = _left_out(widths, room, spare)
     first = next(iter(cells))
-    table = Table(box=None, pad_edge=False)
-    for name in (shown := [name for name in cells if name not in left_out]):
-        right = is_numeric_dtype(frame[name])
-        one_line = bool(spare) and name != first
-        table.add_column(titles[name], justify="right" if right else "left", overflow="fold", no_wrap=one_line)
-    for line in zip(*(cells[name] for name in shown), strict=True):
-        table.add_row(*line)
-    console = Console(width=room, highlight=False, markup=False)
-    console.print(table)
-    if left_out:
-        console.print(f"left out for want of room: {', '.join(titles[name] for name in left_out)}")
-
-
-def _left_out(widths: dict[str, int], room: int, spare: Sequence[str]) -> list[str]:
-    """The columns to leave out so that the others fit into `room` characters."""
-    widths, left_out = dict(widths), []
-    first = next(iter(widths))
+    left_out: list[str] = []
     for name in (*spare, *(LAST_RESORT if spare else ())):
         if name in LAST_RESORT:
             widths[first] = min(widths[first], FOLDED_WIDTH)
         if name in widths and sum(widths.values()) > room:
             left_out.append(name)
             del widths[name]
-    return left_out
+    table = Table(box=None, pad_edge=False)
+    for name in widths:
+        right = is_numeric_dtype(frame[name])
+        one_line = bool(spare) and name != first
+        table.add_column(titles[name], justify="right" if right else "left", overflow="fold", no_wrap=one_line)
+    for line in zip(*(cells[name] for name in widths), strict=True):
+        table.add_row(*line)
+    console = Console(width=room, highlight=False, markup=False)
+    console.print(table)
+    if left_out:
+        console.print(f"left out for want of room: {', '.join(titles[name] for name in left_out)}")
 
 
 def _text(name: str, value: Any) -> str:

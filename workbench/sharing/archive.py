@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import tee
 from pathlib import Path
 from typing import IO
 
@@ -110,7 +111,9 @@ def receive(source: Path, out: Path, name: object) -> Run:
         raise ValueError(f"there is no {name}; `workbench export RUN OUT` makes what can be imported")
     with ExitStack() as opened:
         with refusing(name):
-            files = _accepted(_in_folder(source) if source.is_dir() else _in_zip(source, opened))
+            # `accept` may refuse a file before the next is listed; `files` has those that it saw
+            claims, files = tee(_in_folder(source) if source.is_dir() else _in_zip(source, opened))
+            accept((file.name, file.size) for file in claims)
         with new_folder(out) as folder, refusing(name, folder):
             for file in files:
                 _copy(file, folder / file.name)
@@ -125,19 +128,6 @@ class _File:
     name: str
     size: int
     open: Callable[[], IO[bytes]]
-
-
-def _accepted(files: Iterator[_File]) -> list[_File]:
-    """The files, after `accept` has seen each name and size; it may refuse one before the next is listed."""
-    listed: list[_File] = []
-
-    def claims() -> Iterator[tuple[str, int]]:
-        for file in files:
-            listed.append(file)
-            yield file.name, file.size
-
-    accept(claims())
-    return listed
 
 
 def _copy(file: _File, target: Path) -> None:
@@ -233,11 +223,12 @@ def _verify(folder: Path) -> Run:
     """
     _refuse_tasks_with_files(read_object(folder / CONFIG, LONGEST_CONFIG).get("task"), "it")
     run = load_run(folder)
-    run.model()
-    _check_step(folder / WEIGHTS, run.step())
-    for step in run.checkpoints():
+    for step in (None, *run.checkpoints()):  # None is the end
         run.model(step)
-        _check_step(folder / CHECKPOINTS / f"step-{step}.safetensors", step)
+        path = folder / (WEIGHTS if step is None else f"{CHECKPOINTS}/step-{step}.safetensors")
+        saved_at = read_metadata(path).get("step")
+        if saved_at != str(run.step() if step is None else step):
+            raise ValueError(f"{path.name} says that it was saved at step {saved_at!r}")
     # The log must not have too many lines, nor become a table of too many cells.
     if (run.path / METRICS).read_bytes().count(b"\n") > MAX_ROWS:
         raise ValueError(f"{METRICS} has more than {MAX_ROWS:,} lines")
@@ -247,9 +238,3 @@ def _verify(folder: Path) -> Run:
         if len(columns) * number > MAX_CELLS:
             raise ValueError(f"{METRICS} is a table of more than {MAX_CELLS:,} cells")
     return run
-
-
-def _check_step(path: Path, step: int) -> None:
-    saved_at = read_metadata(path).get("step")
-    if saved_at != str(step):
-        raise ValueError(f"{path.name} says that it was saved at step {saved_at!r}")

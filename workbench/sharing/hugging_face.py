@@ -13,12 +13,12 @@ from pathlib import Path
 
 from workbench.models import Decoder
 from workbench.runs import CONFIG, LONGEST_CONFIG, Run, load_run
+from workbench.sharing.contents import README
 from workbench.util.files import check_free, check_utf8, new_folder, read_object
 
 MODELLING = "modeling_workbench"
 CODE = f"{MODELLING}.py"
 """The module of a folder's code, and its file."""
-README = "README.md"
 COPIED = (
     "*.safetensors",
     "*.safetensors.index.json",

@@ -60,7 +60,6 @@ def card(run: Run, repo_id: str | None = None) -> str:
     training = {name: getattr(config, name) for name in _TRAINING}
     training["training sequences"] = "fresh in every batch" if config.train_size is None else config.train_size
     lines = [
-        *_front_matter(run),
         *_title(run),
         *_section("Task", {key: value for key, value in config.task.items() if key != "name"}),
         *_section("Model", shape),
@@ -74,19 +73,22 @@ def card(run: Run, repo_id: str | None = None) -> str:
     return "\n".join(lines)
 
 
-def _front_matter(run: Run) -> Iterable[str]:
+def _title(run: Run) -> Iterable[str]:
+    """The front matter that the Hub reads, and what was learned, by how large a model, how well."""
     variants = dict.fromkeys(layer["variant"] for layer in run.config.model.attention)
     tags = ["workbench", "mechanistic-interpretability", "algorithmic-task", run.config.task["name"], *variants]
     license_ = "# No license is given: the owner of the run chooses one, such as `license: mit`."
-    return ["---", "library_name: workbench", f"tags: {json.dumps(tags)}", license_, "---", ""]
-
-
-def _title(run: Run) -> Iterable[str]:
-    task = run.task()
+    front_matter = ["---", "library_name: workbench", f"tags: {json.dumps(tags)}", license_, "---", ""]
+    task, measured = run.task(), _evaluations(run)
     with torch.device("meta"):  # counts the parameters without making them
         n_parameters = sum(p.numel() for p in Decoder(run.config.model).parameters())
     learned = f"A decoder of {n_parameters:,} parameters that learned `{task.name}`: {_escape(task.summary)}."
-    return [f"# {_escape(run.name).strip() or 'A run'}", "", f"{learned} {_accuracy(run)}", ""]
+    right = "Its accuracy on held-out sequences was not measured."
+    if not measured.empty:
+        accuracy, whole = measured["accuracy"].iloc[-1], measured["whole_answer"].iloc[-1]
+        words = "" if whole != whole or whole == accuracy else f"; whole answers right: **{whole:.1%}**"
+        right = f"Accuracy on held-out sequences: **{accuracy:.1%}**{words}."
+    return [*front_matter, f"# {_escape(run.name).strip() or 'A run'}", "", f"{learned} {right}", ""]
 
 
 def _escape(text: object) -> str:
@@ -126,15 +128,6 @@ def _evaluations(run: Run) -> pd.DataFrame:
         return pd.DataFrame({"step": [], "accuracy": [], "whole_answer": []})
     figures = metrics.reindex(columns=["step", "accuracy", "whole_answer"]).apply(pd.to_numeric, errors="coerce")
     return figures.dropna(subset=["step", "accuracy"])
-
-
-def _accuracy(run: Run) -> str:
-    measured = _evaluations(run)
-    if measured.empty:
-        return "Its accuracy on held-out sequences was not measured."
-    accuracy, whole = measured["accuracy"].iloc[-1], measured["whole_answer"].iloc[-1]
-    words = "" if whole != whole or whole == accuracy else f"; whole answers right: **{whole:.1%}**"
-    return f"Accuracy on held-out sequences: **{accuracy:.1%}**{words}."
 
 
 def _how_measured(run: Run) -> Iterable[str]:

@@ -22,9 +22,8 @@ from workbench.training.presets import preset_config
 from workbench.training.state import Figures, State, TrainingError, forget_states, only_trainer
 from workbench.training.trained import Trained
 from workbench.training.training_run import TrainingRun
-from workbench.util.interrupts import Interrupts
 from workbench.util.messages import brief, in_one_line
-from workbench.util.progress import time_left
+from workbench.util.progress import Interrupts, time_left
 
 StepOfAll = Callable[[tuple[Batches, ...], float], Sequence[Figures | None]]
 """One optimizer step of several runs: the batches of each and the learning rate in, the figures of each out.

@@ -55,10 +55,10 @@ def stop_with_the_input() -> None:
     Training handles the signal and saves. Before that nothing is to be saved, and the signal ends the process at once:
     SIGINT would raise KeyboardInterrupt, which is lost where an import, or a callback from C, catches every exception.
     """
-    threading.Thread(target=_end_with_the_input, daemon=True).start()
 
+    def end_with_the_input() -> None:
+        while os.read(0, 65536):  # not sys.stdin: Python fails at exit if a thread is reading it
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
 
-def _end_with_the_input() -> None:
-    while os.read(0, 65536):  # not sys.stdin: Python fails at exit if a thread is reading it
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Thread(target=end_with_the_input, daemon=True).start()

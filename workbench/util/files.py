@@ -372,8 +372,20 @@ def parse_json(text: str) -> Any:
         ValueError: if an object has a name twice, an integer has more than `MOST_DIGITS` digits, or brackets are nested
             too deeply.
     """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        name, times = Counter(name for name, _ in pairs).most_common(1)[0] if pairs else ("", 0)
+        if times > 1:
+            raise ValueError(f"the name {name!r} is there twice")
+        return dict(pairs)
+
+    def integer(digits: str) -> int:
+        if len(digits) > MOST_DIGITS:
+            raise ValueError(f"it holds an integer of {len(digits)} digits; at most {MOST_DIGITS} are read")
+        return int(digits)
+
     try:
-        data = json.loads(text, object_pairs_hook=_unique, parse_int=_integer)
+        data = json.loads(text, object_pairs_hook=unique, parse_int=integer)
         _check_depth(data)
     except RecursionError:
         raise ValueError(f"it is nested too deeply: at most {DEEPEST} levels are read") from None
@@ -389,20 +401,6 @@ def _check_depth(data: Any) -> None:
         if not level:
             return
     raise RecursionError
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, whose names must differ."""
-    name, times = Counter(name for name, _ in pairs).most_common(1)[0] if pairs else ("", 0)
-    if times > 1:
-        raise ValueError(f"the name {name!r} is there twice")
-    return dict(pairs)
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"it holds an integer of {len(digits)} digits; at most {MOST_DIGITS} are read")
-    return int(digits)
 
 
 def is_within(path: Path, *roots: Path | str) -> bool:

@@ -14,9 +14,8 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of malloc.h
 def check_memory(needed: int, what: str) -> None:
     """Raise ValueError if something needs more bytes than this machine, or its container, has."""
     if needed > most_memory():
-        raise ValueError(
-            f"{what} needs at least {_gigabytes(needed)} of memory; this machine has {_gigabytes(most_memory())}"
-        )
+        least, most = (f"{-(-size // 10**9):,} GB" for size in (needed, most_memory()))
+        raise ValueError(f"{what} needs at least {least} of memory; this machine has {most}")
 
 
 @cache
@@ -27,10 +26,6 @@ def most_memory() -> int:
         return min(machine, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
     except (OSError, ValueError):  # no container, or one without a limit
         return machine
-
-
-def _gigabytes(size: int) -> str:
-    return f"{-(-size // 10**9):,} GB"
 
 
 def keep_freed() -> None:

@@ -296,7 +296,11 @@ def _parts_in(module: ModuleType, path: Path) -> dict[tuple[str, str], Any]:
 
 
 def _add(parts: Mapping[tuple[str, str], Any], plugin: Plugin) -> None:
-    """Put parts into the dicts that they belong to, all or none."""
+    """Put parts into the dicts that they belong to, all or none.
+
+    Raises:
+        ValueError: if a name exists or is none of a file, or a part is not of its kind or calls itself by another name.
+    """
     tables = {kind: KINDS[kind].parts for kind, _ in parts}
     for (kind, name), part in parts.items():
         words = KINDS[kind].words
@@ -304,25 +308,16 @@ def _add(parts: Mapping[tuple[str, str], Any], plugin: Plugin) -> None:
             whose = _origins.get((kind, name))
             owner = f" (of the plugin {whose})" if whose else ""
             raise ValueError(f"the plugin {plugin.name} has a {words} {name!r}, which exists already{owner}; rename it")
-        _check(kind, name, part, plugin)
+        check_name(name, f"the {words}, as of the plugin {plugin.name}")
+        called = f"{kind.upper()}[{name!r}] of the plugin {plugin.name}"
+        if (base := KINDS[kind].base) is not None:
+            module, _, attribute = base.rpartition(".")
+            wanted = getattr(import_module(module), attribute)
+            if not (issubclass(part, wanted) if isinstance(part, type) else isinstance(part, wanted)):
+                raise ValueError(f"{called} must be a {attribute}, not {brief(repr(part))}")
+        own = getattr(part, "name", name)
+        if isinstance(part, type) and isinstance(own, str) and own != name:
+            raise ValueError(f"{called} calls itself {own!r}; give both the same name")
     for (kind, name), part in parts.items():
         tables[kind][name] = part
         _origins[kind, name] = plugin
-
-
-def _check(kind: str, name: str, part: Any, plugin: Plugin) -> None:
-    """Raise ValueError if a part is not of its kind, its name is none of a file, or it calls itself by another one."""
-    check_name(name, f"the {KINDS[kind].words}, as of the plugin {plugin.name}")
-    base = KINDS[kind].base
-    if base is not None:
-        module, _, attribute = base.rpartition(".")
-        wanted = getattr(import_module(module), attribute)
-        if not (issubclass(part, wanted) if isinstance(part, type) else isinstance(part, wanted)):
-            raise ValueError(
-                f"{kind.upper()}[{name!r}] of the plugin {plugin.name} must be a {attribute}, not {brief(repr(part))}"
-            )
-    own = getattr(part, "name", name)
-    if isinstance(part, type) and isinstance(own, str) and own != name:
-        raise ValueError(
-            f"{kind.upper()}[{name!r}] of the plugin {plugin.name} calls itself {own!r}; give both the same name"
-        )

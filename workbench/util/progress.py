@@ -6,24 +6,53 @@ Nothing is told of what is done in ten seconds, nor where nobody opened it.
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from workbench.util.interrupts import Interrupts
 from workbench.util.messages import Notice, brief
 
 LONG = 10.0  # seconds: of shorter work nothing is told
 BETWEEN_LINES = 10.0  # seconds, where there is no terminal
 
 T = TypeVar("T")
+
+
+class Interrupts:
+    """Remembers Ctrl-C, SIGTERM (a cluster's) and SIGHUP (a closed terminal's) until a piece of the work is done.
+
+    A second one raises KeyboardInterrupt at once. Python alone raises it at the first, wherever it is: within a queue
+    to the processes that draw batches, a lock then stays taken for which ending those processes waits for ever.
+    """
+
+    requested = False
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __enter__(self) -> Interrupts:
+        self.before: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            # A signal that `nohup` has set to be ignored stays ignored.
+            handled = [n for n in self.signals if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+            self.before = {number: signal.signal(number, self._request) for number in handled}
+        return self
+
+    def _request(self, *_: Any) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+    def __exit__(self, *_: Any) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
 
 
 @dataclass
@@ -37,9 +66,7 @@ class _Display:
     keeps: bool = False
     whole: bool = False
     stopped: bool = False
-    open: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # pieces done, and how many there are, from outer to inner
+    open: list[tuple[int, int]] = field(default_factory=list)  # pieces done of how many, from outer to inner
 
     @property
     def share(self) -> float:

@@ -28,12 +28,21 @@ def read_rows(path: Path, fields: Sequence[str], what: str) -> Iterator[tuple[st
     """
     check_file(path, f"file of {what}")
     lines = read_text(path, LONGEST).split("\n")  # a text may hold other ends of a line, such as U+2028
+    numbered: Iterator[tuple[int, object]]
     if path.suffix.lower() in TABLES:
         numbered = _table(path, lines, fields, what)
     else:
-        numbered = ((i, _parsed(line, f"{path}, line {i}", what)) for i, line in enumerate(lines, 1) if line.strip())
+        numbered = ((i, line) for i, line in enumerate(lines, 1) if line.strip())
     for number, row in numbered:
         where = f"{path}, line {number}"
+        try:
+            row = parse_json(row) if isinstance(row, str) else row  # a row of a table is read already
+        except json.JSONDecodeError:
+            raise ValueError(
+                f"{where} is not JSON; {what} are JSON lines, or CSV in a file that ends in .csv"
+            ) from None
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
         if not isinstance(row, dict):
             raise ValueError(
                 f"{where} is no {what.removesuffix('s')}; one is an object in braces with {', '.join(fields)}"
@@ -54,7 +63,14 @@ def _table(path: Path, lines: list[str], fields: Sequence[str], what: str) -> It
     line = 0  # where the last row ended
     try:
         columns = next(reader)
-        _check_columns(columns, fields, f"{path}, line 1", what)
+        if absent := [name for name in fields if name not in columns]:
+            listed = brief(", ".join(map(repr, columns)), 200) or "none"
+            raise ValueError(
+                f"{path}, line 1 has to name the columns of a table of {what}, {', '.join(fields)}, and {absent[0]} is "
+                f"not among those it names: {listed}"
+            )
+        if twice := [name for name in columns if name and columns.count(name) > 1]:
+            raise ValueError(f"{path}, line 1 names the column {twice[0]} twice; take one out, or give it another name")
         line = reader.line_num
         for row in reader:
             line = reader.line_num
@@ -67,27 +83,3 @@ def _table(path: Path, lines: list[str], fields: Sequence[str], what: str) -> It
                 yield line, dict(zip(columns, row, strict=False))
     except csv.Error as error:
         raise ValueError(f"{path}, from line {line + 1} on: its quotes are not those of CSV ({error})") from None
-
-
-def _check_columns(columns: list[str], fields: Sequence[str], where: str, what: str) -> None:
-    """Raise ValueError unless each field is the name of a column, and no two columns have one name."""
-    for name in fields:
-        if name not in columns:
-            listed = brief(", ".join(map(repr, columns)), 200) or "none"
-            raise ValueError(
-                f"{where} has to name the columns of a table of {what}, {', '.join(fields)}, and {name} is not among "
-                f"those it names: {listed}"
-            )
-    twice = next((name for name in columns if name and columns.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{where} names the column {twice} twice; take one out, or give it another name")
-
-
-def _parsed(line: str, where: str, what: str) -> object:
-    """A line of JSON. Raises ValueError if it is none."""
-    try:
-        return parse_json(line)
-    except json.JSONDecodeError:
-        raise ValueError(f"{where} is not JSON; {what} are JSON lines, or CSV in a file that ends in .csv") from None
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None

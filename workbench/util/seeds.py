@@ -39,7 +39,12 @@ def global_draws(seed: int, device: torch.device | None = None) -> Iterator[None
         seed: the seed of everything that is drawn.
         device: a device besides the CPU on which something is drawn.
     """
-    generators = _global_generators(device)
+    generators = [torch.default_generator]
+    if device is not None and device.type == "mps":
+        generators.append(torch.mps._get_default_mps_generator())
+    elif device is not None and device.type != "cpu":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        generators.append(torch.cuda.default_generators[index])
     before = [generator.get_state() for generator in generators]
     try:
         for generator in generators:
@@ -48,13 +53,3 @@ def global_draws(seed: int, device: torch.device | None = None) -> Iterator[None
     finally:
         for generator, state in zip(generators, before, strict=True):
             generator.set_state(state)
-
-
-def _global_generators(device: torch.device | None) -> list[torch.Generator]:
-    """PyTorch's global generators: the CPU's, and that of another device."""
-    if device is None or device.type == "cpu":
-        return [torch.default_generator]
-    if device.type == "mps":
-        return [torch.default_generator, torch.mps._get_default_mps_generator()]
-    index = torch.cuda.current_device() if device.index is None else device.index
-    return [torch.default_generator, torch.cuda.default_generators[index]]

@@ -78,14 +78,15 @@ def flat_config(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     values have heads of their own only where several query heads share them: else `model.n_heads` says it.
     """
     model = config.get("model")
-    if isinstance(model, Mapping) and "n_heads" in model and model.get("n_kv_heads") == model["n_heads"]:
-        model = {name: value for name, value in model.items() if name != "n_kv_heads"}
+    if isinstance(model, Mapping):
+        model = dict(model)
         config = {**config, "model": model}
-    layers = model.get("attention") if isinstance(model, Mapping) else None
-    if isinstance(model, Mapping) and isinstance(layers, list | tuple) and layers:
-        same = all(layer == layers[0] for layer in layers)
-        attention = layers[0] if same else {str(number): layer for number, layer in enumerate(layers)}
-        config = {**config, "model": {**model, "attention": attention}}
+        if "n_heads" in model and model.get("n_kv_heads") == model["n_heads"]:
+            model.pop("n_kv_heads", None)
+        layers = model.get("attention")
+        if isinstance(layers, list | tuple) and layers:
+            same = all(layer == layers[0] for layer in layers)
+            model["attention"] = layers[0] if same else {str(number): layer for number, layer in enumerate(layers)}
     seen: set[str] = set()
     for name, value in flat(config):
         objective = ".".join(name.split(".")[:2])
