@@ -22,10 +22,7 @@ from workbench.interventions import Hooks
 from workbench.models import AnyHooked
 
 TEMPERATURE = 2.0  # of the softmax's Jacobian, as in the paper
-VALUES, SCORED = (
-    0.5,
-    0.25,
-)  # shares of the gradient: pattern and values are multiplied, and queries and keys before that
+VALUES, SCORED = 0.5, 0.25  # shares of the gradient: pattern times values, and before that queries times keys
 ROUNDING = 1e-4
 
 
@@ -63,7 +60,7 @@ def interaction_hooks(model: AnyHooked) -> Iterator[Hooks]:
         elif point in ("q.hook_out", "k.hook_out", "v.hook_out"):
             hooks.append((name, partial(_share, share=VALUES if point[0] == "v" else SCORED)))
         elif name.endswith(".hook_scale"):
-            hooks.append((name, _constant))
+            hooks.append((name, lambda scale, hook: scale.detach()))
         elif name.endswith("gate.hook_out"):  # its product with what comes in is shared out too
             both = name, name.replace("gate.hook_out", "in.hook_out")
             if not name.endswith(".mlp.gate.hook_out") or both[1] not in model.hook_dict:
@@ -79,10 +76,6 @@ def interaction_hooks(model: AnyHooked) -> Iterator[Hooks]:
 def _hold_scale(norm: Norm, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
     held = norm(inputs[0], inputs[0].detach())
     return held - held.detach() + output.detach()
-
-
-def _constant(scale: Tensor, hook: Any) -> Tensor:
-    return scale.detach()
 
 
 def _share(activation: Tensor, hook: Any, *, share: float) -> Tensor:
