@@ -12,7 +12,7 @@ uninformed models    the whole test on models of the same shape that cannot have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -100,16 +100,11 @@ def _judged(experiment: Experiment, point: str, uses: Mapping[str, Use]) -> dict
     label, where = str(experiment.settings["label"]), experiment.settings["positions"]
     sample: dict[str, Any] = {"seed": experiment.seed, "step": experiment.step, "controls": BASELINES}
     accuracy = probe(experiment.run, label, points=point, positions=where, **sample)
-    return {place: _judged_at(accuracy, place) for place in tested}
-
-
-def _judged_at(accuracy: Measurement, place: str) -> Decodable:
-    """What a probe's accuracy is worth at one place of the rule; a place without two values is not measured."""
     if "place" not in accuracy.dims:
-        return judge(accuracy)
-    if place in accuracy.coords["place"]:
-        return judge(accuracy.select(place=place))
-    return Decodable(worth=Worth.ONE_VALUE)
+        return {place: judge(accuracy) for place in tested}
+    known = accuracy.coords["place"]  # without those at which the label has one value
+    unknown = Decodable(worth=Worth.ONE_VALUE)
+    return {place: judge(accuracy.select(place=place)) if place in known else unknown for place in tested}
 
 
 @dataclass(frozen=True)
@@ -200,7 +195,9 @@ class Experiment:
         n = np.full(leads.shape, len(experiment.tried))
         for draw in range(n_draws):
             progress(0.5 + 0.5 * draw / n_draws, "editing re-initialised and shuffled models")
-            for kind, null in enumerate(_uninformed(decoder, self.seed, draw)):
+            untrained = nulls.untrained(decoder, generator(self.seed, "causal", "untrained", draw))
+            shuffled = nulls.shuffled(decoder, generator(self.seed, "causal", "shuffled", draw))
+            for kind, null in enumerate((untrained, shuffled)):
                 model = _TestedModel(experiment, null, hook(null), points)
                 for i, cell in enumerate(cells):
                     use = model.use(*cell)
@@ -267,7 +264,10 @@ class _TestedModel:
         directions = self._directions(point, place)
         if not directions.rank:
             return untested(edits, settings, Untested.NO_DIRECTION)
-        trial = self._trial(point, place, directions)
+        at = experiment.edit_rows.names.index(place)
+        rows = Rows(experiment.edit_rows.example, experiment.edit_rows.position[at : at + 1], (place,))
+        x, y = self.vectors[point][1][at], experiment.edit_labels[at]
+        trial = Trial(self.hooked, experiment.tried, self.logits, point, rows, x, y, directions)
         edited = trial.edited(experiment.how, generator(seed, "partners", place))
         if edited is None:
             return untested(edits, settings, Untested.NO_PARTNER)
@@ -282,20 +282,6 @@ class _TestedModel:
         there = has_label(y)
         chance, group = generator(experiment.seed, "subspace", place), experiment.fit_rows.example[there]
         return Subspace.of(x[there], y[there], chance, rank=experiment.rank, group=group)
-
-    def _trial(self, point: str, place: str, directions: Subspace) -> Trial:
-        """The edits along these directions, of the other sequences."""
-        experiment = self.experiment
-        at = experiment.edit_rows.names.index(place)
-        rows = Rows(experiment.edit_rows.example, experiment.edit_rows.position[at : at + 1], (place,))
-        x, y = self.vectors[point][1][at], experiment.edit_labels[at]
-        return Trial(self.hooked, experiment.tried, self.logits, point, rows, x, y, directions)
-
-
-def _uninformed(model: AnyModel, seed: int, draw: int) -> Iterator[AnyModel]:
-    """Models of the same shape that cannot have learnt the task, in the order of `NULL_KINDS`."""
-    yield nulls.untrained(model, generator(seed, "causal", "untrained", draw))
-    yield nulls.shuffled(model, generator(seed, "causal", "shuffled", draw))
 
 
 def _by_place(cells: Sequence[Cell]) -> dict[str, list[int]]:
