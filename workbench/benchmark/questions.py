@@ -8,7 +8,6 @@ from enum import StrEnum
 from functools import lru_cache, partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +18,6 @@ from workbench.circuits import Comparison, Graph, activation_patching, path_patc
 from workbench.circuits.hypotheses import Hypothesis, Interchange, at_first, interchanges
 from workbench.circuits.nodes import of_whole_nodes
 from workbench.circuits.rewired import rewired_logits, writes
-from workbench.measurement import Measurement
 from workbench.tasks.labels import label_names
 from workbench.util.seeds import generator
 
@@ -148,7 +146,11 @@ def _whole(name: str, seed: int) -> tuple[Posed, ...]:
     exact = make(name, seed, torch.float64)
     pairs = exact.task().minimal_pairs(TRUE_PAIRS, generator(seed, "true effects"))
     comparison = Comparison(exact.hooked(), pairs)
-    effects = {Asks.EDGES: _effects(path_patching(comparison), "edge"), Asks.NODES: true_node_effects(comparison)}
+    of_edges, of_nodes = path_patching(comparison), of_whole_nodes(comparison, activation_patching)
+    effects: dict[Asks, dict[str, float]] = {  # the exact means
+        Asks.EDGES: dict(zip(of_edges.coords["edge"], of_edges.values.mean(-1).tolist(), strict=True)),
+        Asks.NODES: {name: float(of_pairs.mean()) for name, of_pairs in of_nodes.items()},
+    }
     carrying = frozenset(carry(exact, comparison.of(pairs[:PAIRS])))
     parts = [
         replace(
@@ -173,15 +175,6 @@ def _hidden(planted: Planted) -> int:
 def blind(planted: Planted) -> Planted:
     """A subject without its name, its seed and its truth."""
     return replace(planted, name="a model", seed=None, truth=PlantedTruth(), about="")
-
-
-def _effects(measured: Measurement, dim: str) -> dict[str, float]:
-    return dict(zip(map(str, measured.coords[dim]), np.mean(measured.values, axis=-1).tolist(), strict=True))
-
-
-def true_node_effects(comparison: Comparison) -> dict[str, float]:
-    """The exact mean effect of every head and MLP, all its positions at once."""
-    return {name: float(row.mean()) for name, row in of_whole_nodes(comparison, activation_patching).items()}
 
 
 def _on_pairs(planted: Planted, seed: int) -> Iterator[Posed]:
