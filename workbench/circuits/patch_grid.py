@@ -137,6 +137,8 @@ def patch_grid(
     }
     every = [place for places in chosen.values() for place in places]
     told = {} if interrupted() else _told(comparison, control, aligned, every)
+    kept = {kind: tuple(told[place] for place in places if place in told) for kind, places in chosen.items()}
+    kept["heads"] = tuple(sorted(kept["heads"], key=lambda head: -float(head.share.values)))
     return PatchGrid(
         comparison,
         comparison.measurement(f"Gap in {comparison.measure.name}", gap, {}, "Clean less corrupted.").mean(),
@@ -144,12 +146,8 @@ def patch_grid(
         tuple(positions),
         grids,
         controls,
-        path=tuple(told[place] for place in chosen["path"] if place in told),
-        heads=tuple(
-            sorted((told[place] for place in chosen["heads"] if place in told), key=lambda p: -float(p.share.values))
-        ),
-        writes=tuple(told[place] for place in chosen["writes"] if place in told),
         cut_short=len(told) < len(every) or len(grids) < len(sites),
+        **kept,
     )
 
 
