@@ -18,6 +18,7 @@ from workbench.circuits import Comparison, Graph, activation_patching, path_patc
 from workbench.circuits.hypotheses import Hypothesis, Interchange, at_first, interchanges
 from workbench.circuits.nodes import of_whole_nodes
 from workbench.circuits.rewired import rewired_logits, writes
+from workbench.instruments.residual.projection import from_embedding
 from workbench.tasks.labels import label_names
 from workbench.util.seeds import generator
 
@@ -203,27 +204,17 @@ def carry(planted: Planted, comparison: Comparison) -> list[str]:
 
     found = []
     for edge in edges:
-        contexts = [{other for other in edges if other.split("->")[0] in rest} for rest in spares(planted.truth, edge)]
+        ends = set(edge.split("<")[0].split("->"))
+        spares = [set(group) - ends for group in planted.truth.needed if len(group) > 1 and ends & set(group)]
+        contexts = [{other for other in edges if other.split("->")[0] in rest} for rest in spares]
         if any(bool(((logits(c | {edge}) - logits(c)).abs() > SAME).any()) for c in [set(), *contexts]):
             found.append(edge)
     return found
 
 
-def spares(truth: PlantedTruth, edge: str) -> list[set[str]]:
-    """The other nodes of each backup group with a node of this edge."""
-    ends = set(edge.split("<")[0].split("->"))
-    return [set(group) - ends for group in truth.needed if len(group) > 1 and ends & set(group)]
-
-
-def points_of(planted: Planted) -> tuple[str, ...]:
-    """The residual before the first layer, and after every attention and every MLP."""
-    layers = range(planted.decoder.config.n_layers)
-    return (START, *(f"blocks.{i}.hook_resid_{part}" for i in layers for part in ("mid", "post")))
-
-
 def _of_labels(planted: Planted) -> Iterator[Posed]:
     """At which points each label is held, and used; left out is where this is not known."""
-    run, points = blind(planted), points_of(planted)
+    run, points = blind(planted), from_embedding(planted.subject)
     held = planted.truth.labels
     names = [*(each.label for each in held), *(name for name in label_names(planted.task()) if name == NOTHING)]
     for label in dict.fromkeys(names if held else ()):

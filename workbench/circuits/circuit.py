@@ -69,13 +69,15 @@ class Circuit:
 
     def pruned(self) -> Circuit:
         """The circuit without edges that lie on no path from the input to the logits."""
-        edges = [name.split("->") for name in self.names]
-        nodes = self.graph.nodes_of
+        nodes, places = self.graph.nodes_of, {name: at for at, name in enumerate((*self.graph.writers, LOGITS))}
+        # By their reader and then their writer, an edge comes after all that lead to its writer.
+        edges = [(writer, reader) for writer, reader in (name.split("->") for name in self.names)]
+        edges.sort(key=lambda edge: (places[nodes(edge[1])[0]], places[edge[0]]))
         reached, needed = {INPUT}, {LOGITS}
-        for writer, reader in _edges_in_order(self.graph, edges):
+        for writer, reader in edges:
             if writer in reached:
                 reached.update(nodes(reader))
-        for writer, reader in reversed(_edges_in_order(self.graph, edges)):
+        for writer, reader in reversed(edges):
             if not needed.isdisjoint(nodes(reader)):
                 needed.add(writer)
         kept = [f"{w}->{r}" for w, r in edges if w in reached and not needed.isdisjoint(nodes(r))]
@@ -114,12 +116,6 @@ class Circuit:
                 style += ["style=dashed"] if score < 0 else []
             lines += [f'  "{writer}" -> "{node}" [{", ".join(style)}];' for node in self.graph.nodes_of(reader)]
         return "\n".join([*lines, "}"]) + "\n"
-
-
-def _edges_in_order(graph: Graph, edges: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
-    """Edges by their reader and then their writer: an edge comes after all that lead to its writer."""
-    writers = {name: at for at, name in enumerate((*graph.writers, LOGITS))}
-    return sorted(((w, r) for w, r in edges), key=lambda edge: (writers[graph.nodes_of(edge[1])[0]], writers[edge[0]]))
 
 
 def _ranked(scores: Measurement, graph: Graph, n: int) -> tuple[dict[str, float], Int[Tensor, " edge"]]:
