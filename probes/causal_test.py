@@ -12,6 +12,7 @@ uninformed models    the whole test on models of the same shape that cannot have
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -175,11 +176,10 @@ class Experiment:
         """
         decoder = self.run.model(self.step)
         model = _TestedModel(self, decoder, hook(decoder), [point for point, _ in cells])
-        uses, by_place = {}, _by_place(cells)
+        uses, points = {}, Counter(place for _, place in cells)
         for done, cell in enumerate(cells):
             progress(0.5 * done / len(cells), "editing the model")
-            points = len(by_place[cell[1]])
-            uses[cell] = replace(model.use(*cell), points=points, decodable=(judged or {}).get(cell))
+            uses[cell] = replace(model.use(*cell), points=points[cell[1]], decodable=(judged or {}).get(cell))
         open_at = {cell[1] for cell in cells if uses[cell].judged.conclusion is Conclusion.NOT_COMPARED}
         if not open_at or null_draws < 1:
             return uses
@@ -197,16 +197,16 @@ class Experiment:
             progress(0.5 + 0.5 * draw / n_draws, "editing re-initialised and shuffled models")
             untrained = nulls.untrained(decoder, generator(self.seed, "causal", "untrained", draw))
             shuffled = nulls.shuffled(decoder, generator(self.seed, "causal", "shuffled", draw))
-            for kind, null in enumerate((untrained, shuffled)):
+            for kind, null in enumerate((untrained, shuffled)):  # as `NULL_KINDS`
                 model = _TestedModel(experiment, null, hook(null), points)
                 for i, cell in enumerate(cells):
                     use = model.use(*cell)
                     if use.untested is None:
                         assert use.effect.n is not None
                         leads[kind, draw, i], n[kind, draw, i] = lead(use.excess), use.effect.n[0]
+        of_place = {place: [i for i, cell in enumerate(cells) if cell[1] == place] for _, place in cells}
         return {
-            place: self._nulls([cells[i][0] for i in at], leads[:, :, at], n[:, :, at])
-            for place, at in _by_place(cells).items()
+            place: self._nulls([points[i] for i in at], leads[:, :, at], n[:, :, at]) for place, at in of_place.items()
         }
 
     def _nulls(self, points: Sequence[str], leads: np.ndarray, n: np.ndarray) -> Measurement:
@@ -282,14 +282,6 @@ class _TestedModel:
         there = has_label(y)
         chance, group = generator(experiment.seed, "subspace", place), experiment.fit_rows.example[there]
         return Subspace.of(x[there], y[there], chance, rank=experiment.rank, group=group)
-
-
-def _by_place(cells: Sequence[Cell]) -> dict[str, list[int]]:
-    """Place -> the numbers of its cells."""
-    found: dict[str, list[int]] = {}
-    for i, (_, place) in enumerate(cells):
-        found.setdefault(place, []).append(i)
-    return found
 
 
 def _others(task: Task, batch: Batch, tried: Batch) -> Batch:
