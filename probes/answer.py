@@ -16,9 +16,12 @@ from workbench.probes.baselines_and_controls import ProbeData, Source
 from workbench.probes.causal_result import Use
 from workbench.probes.decoding import R2
 from workbench.probes.positions import Rule
-from workbench.tasks import Sequences, Task
+from workbench.tasks import Sequences
 from workbench.tasks.labels import TOKEN
 from workbench.util.files import check_free
+
+Tested = tuple[str, str | None, str]
+"""A label, a place (None where the rule has one only), and a point."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,27 @@ class Answer:
     question: str
     measured: Measurement
     findings: list[Finding]
-    uses: Mapping[tuple[str, str | None, str], Use] = field(default_factory=dict)
+    uses: Mapping[Tested, Use] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, preset: str, question: str, measured: Measurement, uses: Mapping[Tested, Use]) -> Answer:
+        """The answer with its findings: what is measured, and tested, of each label at each place."""
+        findings = []
+        for label in measured.coords["label"]:
+            for place, accuracy in by_place(measured.select(label=label)).items():
+                tests = {point: use.judged for (of, at, point), use in uses.items() if (of, at) == (label, place)}
+                findings.append(Finding.of(label, place, accuracy, tests))
+        return cls(preset, question, measured, findings, uses)
 
     def use(self, finding: Finding) -> Use | None:
         """The causal test at a finding's point, if there was one."""
         return None if finding.point is None else self.uses.get((finding.label, finding.place, finding.point))
+
+
+def by_place(measured: Measurement) -> dict[str | None, Measurement]:
+    """Place -> the share decoded there; None where the rule has one place only."""
+    places = list(measured.coords.get("place", [None]))
+    return {place: measured if place is None else measured.select(place=place) for place in places}
 
 
 FEWEST = 5  # rows of a class
@@ -89,13 +108,9 @@ def mean_differences(
     if not len(kept):
         raise ValueError(f"no two classes of {label} have {FEWEST} rows or more each: take more sequences (n)")
     vectors = torch.stack([x[y == each].mean(0) - x[y != each].mean(0) for each in kept])
-    names = tuple(f"{label}={_word(source.task, label, int(each))}" for each in kept)
-    return Directions(label, vectors.float(), names, point)
-
-
-def _word(task: Task, label: str, value: int) -> str:
-    """What a class of a label is called."""
     if label in OF_TOKENS:
-        return task.words(torch.tensor([value]))[0]
-    named = task.classes(label) if isinstance(task, Sequences) else ()
-    return named[value] if value < len(named) else str(value)
+        words = source.task.words(kept)
+    else:
+        named = source.task.classes(label) if isinstance(source.task, Sequences) else ()
+        words = [named[each] if each < len(named) else str(each) for each in kept.tolist()]
+    return Directions(label, vectors.float(), tuple(f"{label}={word}" for word in words), point)

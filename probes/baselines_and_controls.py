@@ -193,15 +193,17 @@ class ProbeData:
         """The share decoded of each tested sequence under a condition (see `decoding.decode`)."""
         if condition == UNTRAINED:
             draws = [self._decoded(read(self.where), self.y, kind, settings) for read in self._untrained()]
-            return _best(torch.stack(draws))
-        if condition == FREQUENT:
-            return self._at_every_point(self._most_frequent(kind, settings))
-        if condition == TOKEN:
-            return self._at_every_point(self._from_token(kind, settings))
-        if condition == ADDED:
-            return self._at_every_point(self._from_token_and_position(kind, settings))
-        if condition == PAIRS:
-            return self._at_every_point(self._from_pairs(kind, settings))
+            outcomes = torch.stack(draws)
+            best = outcomes.nanmean(-1).nan_to_num(-torch.inf).argmax(0)  # of each label, point and place
+            return outcomes.gather(0, best[None, ..., None].expand(1, *outcomes.shape[1:]))[0]
+        baselines = {
+            FREQUENT: self._most_frequent,
+            TOKEN: self._from_token,
+            ADDED: self._from_token_and_position,
+            PAIRS: self._from_pairs,
+        }
+        if condition in baselines:  # which are the same at every point
+            return baselines[condition](kind, settings)[:, None].expand(-1, len(self.source.points), -1, -1)
         return self._decoded(*self.data(condition), kind, settings)
 
     def in_turn(
@@ -273,7 +275,6 @@ class ProbeData:
     @cached_property
     def counts(self) -> list[list[dict[str, int]]]:
         """For each label and place the labelled rows that are `fitted` and `tested`, and their `pairs`."""
-        there = [is_labelled(y) for y in self.y]
         return [
             [
                 {
@@ -281,9 +282,9 @@ class ProbeData:
                     "tested": int(known[self.split.test].sum()),
                     "pairs": len(pair[known].unique()),
                 }
-                for known, pair in zip(each, self._pairs, strict=True)
+                for known, pair in zip(is_labelled(y), self._pairs, strict=True)
             ]
-            for each in there
+            for y in self.y
         ]
 
     def _not_of_position(self, found: Float[Tensor, "label place sequence"]) -> Float[Tensor, "label place sequence"]:
@@ -294,17 +295,6 @@ class ProbeData:
 
     def _decoded(self, x: Tensor, y: list[Tensor], kind: str, settings: dict[str, Any]) -> Tensor:
         return decoding.decode(x, y, self.split, kind=kind, generator=generator(self.seed, "probe"), **settings)
-
-    def _at_every_point(
-        self, flat: Float[Tensor, "label place sequence"]
-    ) -> Float[Tensor, "label point place sequence"]:
-        return flat[:, None].expand(-1, len(self.source.points), -1, -1)
-
-
-def _best(outcomes: Float[Tensor, "way *cell sequence"]) -> Float[Tensor, "*cell sequence"]:
-    """For each cell the outcome with the largest mean."""
-    best = outcomes.nanmean(-1).nan_to_num(-torch.inf).argmax(0)
-    return outcomes.gather(0, best[None, ..., None].expand(1, *outcomes.shape[1:]))[0]
 
 
 def _columns(values: Int[Tensor, "place n"]) -> Float[Tensor, "place n column"]:

@@ -12,7 +12,8 @@ uninformed models    the whole test on models of the same shape that cannot have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -100,16 +101,11 @@ def _judged(experiment: Experiment, point: str, uses: Mapping[str, Use]) -> dict
     label, where = str(experiment.settings["label"]), experiment.settings["positions"]
     sample: dict[str, Any] = {"seed": experiment.seed, "step": experiment.step, "controls": BASELINES}
     accuracy = probe(experiment.run, label, points=point, positions=where, **sample)
-    return {place: _judged_at(accuracy, place) for place in tested}
-
-
-def _judged_at(accuracy: Measurement, place: str) -> Decodable:
-    """What a probe's accuracy is worth at one place of the rule; a place without two values is not measured."""
     if "place" not in accuracy.dims:
-        return judge(accuracy)
-    if place in accuracy.coords["place"]:
-        return judge(accuracy.select(place=place))
-    return Decodable(worth=Worth.ONE_VALUE)
+        return {place: judge(accuracy) for place in tested}
+    known = accuracy.coords["place"]  # without those at which the label has one value
+    unknown = Decodable(worth=Worth.ONE_VALUE)
+    return {place: judge(accuracy.select(place=place)) if place in known else unknown for place in tested}
 
 
 @dataclass(frozen=True)
@@ -180,11 +176,10 @@ class Experiment:
         """
         decoder = self.run.model(self.step)
         model = _TestedModel(self, decoder, hook(decoder), [point for point, _ in cells])
-        uses, by_place = {}, _by_place(cells)
+        uses, points = {}, Counter(place for _, place in cells)
         for done, cell in enumerate(cells):
             progress(0.5 * done / len(cells), "editing the model")
-            points = len(by_place[cell[1]])
-            uses[cell] = replace(model.use(*cell), points=points, decodable=(judged or {}).get(cell))
+            uses[cell] = replace(model.use(*cell), points=points[cell[1]], decodable=(judged or {}).get(cell))
         open_at = {cell[1] for cell in cells if uses[cell].judged.conclusion is Conclusion.NOT_COMPARED}
         if not open_at or null_draws < 1:
             return uses
@@ -200,16 +195,18 @@ class Experiment:
         n = np.full(leads.shape, len(experiment.tried))
         for draw in range(n_draws):
             progress(0.5 + 0.5 * draw / n_draws, "editing re-initialised and shuffled models")
-            for kind, null in enumerate(_uninformed(decoder, self.seed, draw)):
+            untrained = nulls.untrained(decoder, generator(self.seed, "causal", "untrained", draw))
+            shuffled = nulls.shuffled(decoder, generator(self.seed, "causal", "shuffled", draw))
+            for kind, null in enumerate((untrained, shuffled)):  # as `NULL_KINDS`
                 model = _TestedModel(experiment, null, hook(null), points)
                 for i, cell in enumerate(cells):
                     use = model.use(*cell)
                     if use.untested is None:
                         assert use.effect.n is not None
                         leads[kind, draw, i], n[kind, draw, i] = lead(use.excess), use.effect.n[0]
+        of_place = {place: [i for i, cell in enumerate(cells) if cell[1] == place] for _, place in cells}
         return {
-            place: self._nulls([cells[i][0] for i in at], leads[:, :, at], n[:, :, at])
-            for place, at in _by_place(cells).items()
+            place: self._nulls([points[i] for i in at], leads[:, :, at], n[:, :, at]) for place, at in of_place.items()
         }
 
     def _nulls(self, points: Sequence[str], leads: np.ndarray, n: np.ndarray) -> Measurement:
@@ -267,7 +264,10 @@ class _TestedModel:
         directions = self._directions(point, place)
         if not directions.rank:
             return untested(edits, settings, Untested.NO_DIRECTION)
-        trial = self._trial(point, place, directions)
+        at = experiment.edit_rows.names.index(place)
+        rows = Rows(experiment.edit_rows.example, experiment.edit_rows.position[at : at + 1], (place,))
+        x, y = self.vectors[point][1][at], experiment.edit_labels[at]
+        trial = Trial(self.hooked, experiment.tried, self.logits, point, rows, x, y, directions)
         edited = trial.edited(experiment.how, generator(seed, "partners", place))
         if edited is None:
             return untested(edits, settings, Untested.NO_PARTNER)
@@ -282,28 +282,6 @@ class _TestedModel:
         there = has_label(y)
         chance, group = generator(experiment.seed, "subspace", place), experiment.fit_rows.example[there]
         return Subspace.of(x[there], y[there], chance, rank=experiment.rank, group=group)
-
-    def _trial(self, point: str, place: str, directions: Subspace) -> Trial:
-        """The edits along these directions, of the other sequences."""
-        experiment = self.experiment
-        at = experiment.edit_rows.names.index(place)
-        rows = Rows(experiment.edit_rows.example, experiment.edit_rows.position[at : at + 1], (place,))
-        x, y = self.vectors[point][1][at], experiment.edit_labels[at]
-        return Trial(self.hooked, experiment.tried, self.logits, point, rows, x, y, directions)
-
-
-def _uninformed(model: AnyModel, seed: int, draw: int) -> Iterator[AnyModel]:
-    """Models of the same shape that cannot have learnt the task, in the order of `NULL_KINDS`."""
-    yield nulls.untrained(model, generator(seed, "causal", "untrained", draw))
-    yield nulls.shuffled(model, generator(seed, "causal", "shuffled", draw))
-
-
-def _by_place(cells: Sequence[Cell]) -> dict[str, list[int]]:
-    """Place -> the numbers of its cells."""
-    found: dict[str, list[int]] = {}
-    for i, (_, place) in enumerate(cells):
-        found.setdefault(place, []).append(i)
-    return found
 
 
 def _others(task: Task, batch: Batch, tried: Batch) -> Batch:

@@ -105,12 +105,8 @@ class Column:
 
 def columns(labels: Sequence[Int[Tensor, "place n *class"]], fit: Int[Tensor, " fit"]) -> list[Column]:
     """The classification problems of these labels: a set has one for each of its classes."""
-    parts = [(i, part) for i, values in enumerate(labels) for part in _parts(values)]
-    return [Column.of(i, part, fit) for i, part in parts]
-
-
-def _parts(values: Int[Tensor, "place n *class"]) -> Sequence[Int[Tensor, "place n"]]:
-    return [values] if values.ndim == 2 else values.unbind(-1)
+    parts = [[values] if values.ndim == 2 else values.unbind(-1) for values in labels]
+    return [Column.of(i, part, fit) for i, of_label in enumerate(parts) for part in of_label]
 
 
 class Predicted(NamedTuple):

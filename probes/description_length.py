@@ -96,17 +96,17 @@ def online_code(
     """
     names = example[split.fit].unique()
     order = names[torch.randperm(len(names), generator=generator(seed, "blocks"))]
-    n_classes = _class_counts(y)
+    parts = [y] if y.ndim == 2 else list(y.unbind(-1))  # of a set each of its classes
+    n_classes = [max(2, len(part[part >= 0].unique())) for part in parts]
     uniform = sum(math.log2(k) for k in n_classes)
     ends = blocks(len(order))
     # The labels of the first block are sent with the uniform code.
-    cost = torch.full((*x.shape[:2], x.shape[2]), uniform)
+    cost = torch.full(x.shape[:3], uniform)
     curve = {}
     for begin, end in zip(ends, [*ends[1:], len(order)], strict=True):
         known, sent = (torch.isin(example, part).nonzero()[:, 0] for part in (order[:begin], order[begin:end]))
         problems, test = columns([y], known), torch.cat([sent, split.test])
-        chance = generator(seed, "probe")
-        predicted = fit_and_test(x, problems, known, test, kind=kind, generator=chance, **settings)
+        predicted = fit_and_test(x, problems, known, test, kind=kind, generator=generator(seed, "probe"), **settings)
         cost[..., sent] = _bits(predicted, len(sent), n_classes, is_labelled(y[:, known]).any(1))
         curve[begin] = split.by_sequence(whole(predicted.right[..., len(sent) :], problems))[0]
     there = is_labelled(y) & varied(columns([y], split.fit))[:, None]
@@ -114,12 +114,6 @@ def online_code(
     coding = Split.of(example, torch.isin(example, order))
     assert torch.equal(coding.test, split.fit)
     return OnlineCode(coding.by_sequence(coded), curve, uniform)
-
-
-def _class_counts(y: Int[Tensor, "place n *class"]) -> list[int]:
-    """The number of values of a label, at least 2; for a set, one such number for each of its classes."""
-    parts = [y] if y.ndim == 2 else list(y.unbind(-1))
-    return [max(2, int(part[part >= 0].unique().numel())) for part in parts]
 
 
 def _bits(

@@ -100,18 +100,21 @@ class Trial:
             scaled.insert(1, as_large(same_change, label_change, MOST_SCALED))
             partners = [another, same, another]
         outcomes = [self._outcome(kept, change, partner) for change, partner in zip(scaled, partners, strict=True)]
-        sizes = [self._sizes(kept, *changes) for changes in zip(drawn, scaled, strict=True)]
+        sizes = [
+            [self._by_sequence(kept, change.norm(dim=-1)) for change in changes]
+            for changes in zip(drawn, scaled, strict=True)
+        ]
         return Edited(np.stack(outcomes), np.array(sizes))
 
     def _target(self, how: str, partner: Int[Tensor, " row"]) -> Float[Tensor, "row d"]:
         """The vectors whose part in the label's directions replaces that of the edited rows."""
         if how == "erase":
             return self.space.mean.float().expand(len(partner), -1)
-        return (self._class_means() if how == "steer" else self.x)[partner]
-
-    def _sizes(self, kept: Bool[Tensor, " n"], *changes: Float[Tensor, "row d"]) -> list[np.ndarray]:
-        """The mean norm of each change, by sequence."""
-        return [self._by_sequence(kept, change.norm(dim=-1)) for change in changes]
+        if how == "interchange":
+            return self.x[partner]
+        kind = _numbered(self.y)
+        total = torch.zeros(int(kind.max()) + 1, self.x.shape[1]).index_add_(0, kind, self.x)
+        return (total / torch.bincount(kind)[:, None])[kind][partner]  # the mean of the partner's class
 
     def _partners(self, chance: torch.Generator) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"]]:
         """For each row, one with another label and one with the same label, of another sequence; −1 where none is.
@@ -139,12 +142,6 @@ class Trial:
         outside = self.space.outside
         noise = torch.randn(len(change), outside.shape[1], generator=chance, dtype=outside.dtype) @ outside.mT
         return torch.where(change.norm(dim=-1, keepdim=True) > 0, change, noise.to(change))
-
-    def _class_means(self) -> Float[Tensor, "n d"]:
-        """The mean of each row's class."""
-        kind = _numbered(self.y)
-        total = torch.zeros(int(kind.max()) + 1, self.x.shape[1]).index_add_(0, kind, self.x)
-        return (total / torch.bincount(kind)[:, None])[kind]
 
     def _outcome(
         self, kept: Bool[Tensor, " n"], change: Float[Tensor, "row d"], partner: Int[Tensor, " n"] | None
@@ -221,13 +218,11 @@ def logits_with(
     """The model's logits when the vectors at some rows are replaced."""
     parts = []
     for start in range(0, len(batch), AT_ONCE):
-        hooks: Hooks = [(point, partial(put_rows, **_within(start, *rest))) for point, *rest in replacements]
+        hooks: Hooks = []
+        for point, example, position, values in replacements:
+            inside = (example >= start) & (example < start + AT_ONCE)
+            rows = {"example": example[inside] - start, "position": position[inside], "values": values[inside]}
+            hooks.append((point, partial(put_rows, **rows)))
         with model.hooks(fwd_hooks=hooks):
             parts.append(model(batch.tokens[start : start + AT_ONCE]))
     return torch.cat(parts)
-
-
-def _within(start: int, example: Tensor, position: Tensor, values: Tensor) -> dict[str, Tensor]:
-    """The rows of one part of the batch, as `put_rows` takes them."""
-    inside = (example >= start) & (example < start + AT_ONCE)
-    return {"example": example[inside] - start, "position": position[inside], "values": values[inside]}

@@ -178,22 +178,17 @@ def rows(task: Task, batch: Batch, rule: Rule, labelled: Bool[Tensor, "batch pos
         at = asked_box(task, batch.tokens, _clause(task, batch.tokens), rule.removeprefix(BOX))
         picked = _aligned([rule], at[None])
     else:
-        picked = _fixed(_parsed(rule), labelled)
+        numbers = rule.split(",")
+        if not all(number.strip().isdecimal() for number in numbers):
+            rules = ", ".join([*RULES, f"{BOX}B", "a position", "several: 3,4"])
+            raise ValueError(f"there is no rule {rule!r} for positions; there is: {rules}")
+        picked = _fixed([int(number) for number in numbers], labelled)
     there = (picked.position >= 0) & picked.take(labelled)
     if not bool(there.any()):
         raise ValueError(f"nothing to decode is labelled at the positions {rule!r}")
     kept = there.any(1)
     position = torch.where(there, picked.position, -1)[kept]
     return Rows(picked.example, position, tuple(name for name, k in zip(picked.names, kept.tolist(), strict=True) if k))
-
-
-def _parsed(text: str) -> list[int]:
-    """The positions in a text such as `3` or `3,4`. Raises ValueError if it is no rule either."""
-    numbers = text.split(",")
-    if not all(number.strip().isdecimal() for number in numbers):
-        rules = ", ".join([*RULES, f"{BOX}B", "a position", "several: 3,4"])
-        raise ValueError(f"there is no rule {text!r} for positions; there is: {rules}")
-    return [int(number) for number in numbers]
 
 
 def _fixed(positions: list[int], labelled: Bool[Tensor, "batch pos"]) -> Rows:

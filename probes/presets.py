@@ -5,15 +5,15 @@ A label that is decodable is tested causally at every point where it can be read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from workbench.judgement.decodable import ROWS, Worth
-from workbench.judgement.probed import Finding, judge_points
+from workbench.judgement.probed import judge_points
 from workbench.measurement import Measurement
-from workbench.probes.answer import Answer
+from workbench.probes.answer import Answer, Tested, by_place
 from workbench.probes.baselines_and_controls import CONDITIONS
 from workbench.probes.causal_result import Use
 from workbench.probes.causal_test import EDITED, NULL_DRAWS, Experiment
@@ -26,8 +26,6 @@ from workbench.tasks.labels import CONTENTS, label_names
 from workbench.util.lookup import lookup
 
 EDIT = "interchange"  # the edit of a preset's causal tests
-Tested = tuple[str, str | None, str]
-"""A label, a place (None where the rule has one only), and a point."""
 Progress = Callable[[float, str], Any]
 """Called with the share that is done, and what is being done."""
 
@@ -237,7 +235,7 @@ def ask(
     for done, (label, rule) in enumerate(rules.items()):
         tell = _part(progress, 0.6 + 0.4 * done / len(rules), 0.4 / len(rules), f"causal test of {label}")
         uses |= _tests(run, measured.select(label=label), rule, drawn, seed, step, tell)
-    return Answer(name, preset.question, measured, _findings(measured, uses), uses)
+    return Answer.of(name, preset.question, measured, uses)
 
 
 def _probed(
@@ -267,19 +265,13 @@ def _part(progress: Progress, start: float, span: float, doing: str) -> Progress
     return tell
 
 
-def _by_place(measured: Measurement) -> dict[str | None, Measurement]:
-    """Place -> the share decoded there; None where the rule has one place only."""
-    places = list(measured.coords.get("place", [None]))
-    return {place: measured if place is None else measured.select(place=place) for place in places}
-
-
 def _tests(
     run: Run, measured: Measurement, rule: Rule, null_draws: int | None, seed: int, step: int | None, progress: Progress
 ) -> dict[Tested, Use]:
     """The causal test of one label, wherever it can be read; with `null_draws` None, none."""
     judged = {
         (place, point): decodable
-        for place, accuracy in _by_place(measured).items()
+        for place, accuracy in by_place(measured).items()
         for point, decodable in judge_points(accuracy).items()
         if decodable.worth is Worth.DECODABLE
     }
@@ -291,13 +283,3 @@ def _tests(
     worth = {cells[at]: decodable for at, decodable in judged.items()}
     uses = test.uses(list(cells.values()), judged=worth, null_draws=null_draws, progress=progress)
     return {(label, *at): uses[cell] for at, cell in cells.items()}
-
-
-def _findings(measured: Measurement, uses: Mapping[Tested, Use]) -> list[Finding]:
-    """The finding for each label at each place."""
-    findings = []
-    for label in measured.coords["label"]:
-        for place, accuracy in _by_place(measured.select(label=label)).items():
-            tests = {point: use.judged for (of, at, point), use in uses.items() if (of, at) == (label, place)}
-            findings.append(Finding.of(label, place, accuracy, tests))
-    return findings

@@ -174,22 +174,16 @@ def _table(measured: Measurement) -> str:
         measured = measured.select(condition=TRAINED)
     names = [str(name) for name in measured.coords[measured.dims[1]]]
     points = [point_name(point) for point in measured.coords["point"]]
-    columns = [[_number(measured, i, j) for i in range(len(points))] for j in range(len(names))]
+    units = measured.units if measured.units == "share" else ""
+    columns = [[number(float(value), units) for value in column] for column in measured.values.T]
     if baseline is not None:
         points.append("best baseline")
         for column, value in zip(columns, baseline, strict=True):
             column.append(percent(value))
     widths = [max(map(len, [name, *column])) for name, column in zip(["", *names], [points, *columns], strict=True)]
     lines = [["", *names], *map(list, zip(points, *columns, strict=True))]
-    return "\n".join("  " + line[0].ljust(widths[0]) + _cells(line[1:], widths[1:]) for line in lines)
-
-
-def _cells(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "".join("  " + cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-
-
-def _number(measured: Measurement, i: int, j: int) -> str:
-    return number(float(measured.values[i, j]), measured.units if measured.units == "share" else "")
+    aligned = ([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines)
+    return "\n".join("  ".join(["", *line]) for line in aligned)
 
 
 def findings(answers: Sequence[Answer]) -> list[dict[str, Any]]:

@@ -14,8 +14,6 @@ from typing import Any
 from workbench.capture import Subject
 from workbench.instruments.residual.projection import from_embedding
 from workbench.judgement.decodable import UNTRAINED
-from workbench.judgement.probed import Finding
-from workbench.measurement import Measurement
 from workbench.models.pretrained import Pretrained, load_model
 from workbench.models.pretrained.labelled_file import labelled_sequences
 from workbench.models.pretrained.text_file import file_sequences
@@ -74,7 +72,7 @@ def ask_text(
         preset = question(label, task, positions)
         if directions is not None:
             check_one(len(sources), preset.names(task), directions)
-        answers.append(_answer(label, _measured(model, name, task, preset, **options)))
+        answers.append(_answer(label, model, name, task, preset, **options))
         if directions is not None:
             seed = options.get("seed", 0)
             source_of = partial(_source, model, name, task, seed)
@@ -91,7 +89,8 @@ def _check(sources: Sequence[str], text: str | Path, n: int) -> None:
         next(text_parts(Path(text)), None)
 
 
-def _measured(
+def _answer(
+    label: str,
     model: Pretrained,
     name: str,
     task: Sequences,
@@ -101,8 +100,8 @@ def _measured(
     seed: int = 0,
     seeds: int = 1,
     **settings: Any,
-) -> Measurement:
-    """The share decoded, dims `label`, `point`, `place` where there are several, `condition`."""
+) -> Answer:
+    """What one model's residual holds of the labels."""
     if seeds < 1:
         raise ValueError(f"a probe needs at least 1 seed, not seeds={seeds}")
     points = from_embedding(Subject.of(model, task, name))
@@ -113,7 +112,8 @@ def _measured(
         parts.append(
             probe_source(source, asked.names(task), asked.positions, kind or asked.kind, controls, each, settings)
         )
-    return parts[0] if seeds == 1 else over_seeds(parts, range(seed, seed + seeds))
+    measured = parts[0] if seeds == 1 else over_seeds(parts, range(seed, seed + seeds))
+    return Answer.of(label, f"Can {label} be decoded?", measured, {})
 
 
 def _source(model: Pretrained, name: str, task: Sequences, seed: int, points: Sequence[str]) -> Source:
@@ -121,13 +121,3 @@ def _source(model: Pretrained, name: str, task: Sequences, seed: int, points: Se
     batch = task.sample(task.n_given, generator(seed, "probe"), split="test")
     read = partial(probe_inputs.from_model, model, batch, points)
     return Source(task, batch, points, read, (), name, WORK // (len(points) * model.config.d_model))
-
-
-def _answer(question: str, measured: Measurement) -> Answer:
-    """What is decodable, by label and place."""
-    findings = []
-    for label in measured.coords["label"]:
-        for place in measured.coords.get("place", [None]):
-            one = measured.select(label=label) if place is None else measured.select(label=label, place=place)
-            findings.append(Finding.of(str(label), place, one, {}))
-    return Answer(question, f"Can {question} be decoded?", measured, findings)

@@ -15,7 +15,7 @@ from workbench import figures
 from workbench.instruments.attention.attention_graph import power_name
 from workbench.instruments.attention.graph_measures import MEASURES
 from workbench.instruments.attention.head_roles import ROLES
-from workbench.instruments.attention.path_mass import hop_labels
+from workbench.instruments.attention.path_mass import REST
 from workbench.instruments.attention.strongest_paths import Path, across_layers, within_layer
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
@@ -35,7 +35,7 @@ def ladder(*on_chain: float, n_hops: int = 2, **settings: object) -> Measurement
     parts = [[*([mass] + [0.0] * (n_hops - 1)), 0.0, mass, 0.0, 1 - mass] for mass in on_chain]
     values = np.repeat(np.array(parts)[None, :, :, None], 9, axis=-1)
     heads = list(range(len(on_chain)))
-    return table(values, settings=dict(settings), layer=[0], head=heads, hop=list(hop_labels(n_hops)))
+    return table(values, settings=dict(settings), layer=[0], head=heads, hop=[*range(1, n_hops + 1), *REST])
 
 
 def roles() -> Measurement:

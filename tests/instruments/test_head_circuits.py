@@ -192,6 +192,4 @@ def test_what_cannot_be_read_is_refused_in_words() -> None:
         token_circuits.circuit(subject, 3, 0, "QK")
     with pytest.raises(ValueError, match="QK, QK token-position, QK position-position, OV, not 'VO'"):
         token_circuits.circuit(subject, 0, 0, "VO")
-    with pytest.raises(ValueError, match="Q, K, V, not 'O'"):
-        composition._scores(HeadWeights.of(subject), "O")
     assert "one layer" in str(composition.why_not(subject_of(decoder(n_layers=1))))

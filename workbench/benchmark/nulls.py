@@ -37,17 +37,14 @@ def _with_labels_dealt(task: Task, seed: int) -> Task:
     """The same task, whose labels are dealt anew among all places of a batch that have one."""
 
     def truth(self: Task, tokens: Tensor) -> Truth:
-        found, draw = task.truth(tokens), generator(seed, "labels dealt")
-        return replace(found, labels={name: _dealt(label, draw) for name, label in found.labels.items()})
+        found, order, dealt = task.truth(tokens), generator(seed, "labels dealt"), {}
+        for name, label in found.labels.items():
+            values = label[label >= 0]
+            dealt[name] = label.masked_scatter(label >= 0, values[torch.randperm(len(values), generator=order)])
+        return replace(found, labels=dealt)
 
     def draw(self: Task, *given: Any, **how: Any) -> Batch:
         return task.draw(*given, **how)  # its answers are right
 
     of: Callable[..., Task] = type(type(task).__name__, (type(task),), {"truth": truth, "draw": draw})
     return of(**task.model_dump())
-
-
-def _dealt(label: Tensor, draw: torch.Generator) -> Tensor:
-    known = label >= 0
-    values = label[known]
-    return label.masked_scatter(known, values[torch.randperm(len(values), generator=draw)])

@@ -165,18 +165,15 @@ def page(results: Results, source: str) -> str:
     ]
     for asks, names, found in results.tables():
         lines += [f"## {asks.capitalize()}", "", ABOUT[asks], ""]
-        shown = [name for at, name in enumerate(names) if any(means[at] for means in found.values())]
-        lines += _table(
-            ["method", *(SCORES[name].words for name in shown)],
-            [[f"`{m}`", *(_cell(means[names.index(n)], n) for n in shown)] for m, means in found.items()],
-        )
-        for name in shown:
-            lines += _by_family(name, {method: means[names.index(name)] for method, means in found.items()})
+        shown = {at: name for at, name in enumerate(names) if any(means[at] for means in found.values())}
+        rows = []
+        for method, means in found.items():
+            cells = ("–" if means[at] is None else f"[{means[at]}](#{name})" for at, name in shown.items())
+            rows.append([f"`{method}`", *cells])
+        lines += _table(["method", *(SCORES[name].words for name in shown.values())], rows)
+        for at, name in shown.items():
+            lines += _by_family(name, {method: means[at] for method, means in found.items()})
     return "\n".join([*lines, *_cost(results), *_how(results)]) + "\n"
-
-
-def _cell(mean: Mean | None, name: str) -> str:
-    return "–" if mean is None else f"[{mean}](#{name})"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

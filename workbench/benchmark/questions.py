@@ -8,7 +8,6 @@ from enum import StrEnum
 from functools import lru_cache, partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from workbench.circuits import Comparison, Graph, activation_patching, path_patc
 from workbench.circuits.hypotheses import Hypothesis, Interchange, at_first, interchanges
 from workbench.circuits.nodes import of_whole_nodes
 from workbench.circuits.rewired import rewired_logits, writes
-from workbench.measurement import Measurement
+from workbench.instruments.residual.projection import from_embedding
 from workbench.tasks.labels import label_names
 from workbench.util.seeds import generator
 
@@ -148,7 +147,11 @@ def _whole(name: str, seed: int) -> tuple[Posed, ...]:
     exact = make(name, seed, torch.float64)
     pairs = exact.task().minimal_pairs(TRUE_PAIRS, generator(seed, "true effects"))
     comparison = Comparison(exact.hooked(), pairs)
-    effects = {Asks.EDGES: _effects(path_patching(comparison), "edge"), Asks.NODES: true_node_effects(comparison)}
+    of_edges, of_nodes = path_patching(comparison), of_whole_nodes(comparison, activation_patching)
+    effects: dict[Asks, dict[str, float]] = {  # the exact means
+        Asks.EDGES: dict(zip(of_edges.coords["edge"], of_edges.values.mean(-1).tolist(), strict=True)),
+        Asks.NODES: {name: float(of_pairs.mean()) for name, of_pairs in of_nodes.items()},
+    }
     carrying = frozenset(carry(exact, comparison.of(pairs[:PAIRS])))
     parts = [
         replace(
@@ -173,15 +176,6 @@ def _hidden(planted: Planted) -> int:
 def blind(planted: Planted) -> Planted:
     """A subject without its name, its seed and its truth."""
     return replace(planted, name="a model", seed=None, truth=PlantedTruth(), about="")
-
-
-def _effects(measured: Measurement, dim: str) -> dict[str, float]:
-    return dict(zip(map(str, measured.coords[dim]), np.mean(measured.values, axis=-1).tolist(), strict=True))
-
-
-def true_node_effects(comparison: Comparison) -> dict[str, float]:
-    """The exact mean effect of every head and MLP, all its positions at once."""
-    return {name: float(row.mean()) for name, row in of_whole_nodes(comparison, activation_patching).items()}
 
 
 def _on_pairs(planted: Planted, seed: int) -> Iterator[Posed]:
@@ -210,27 +204,17 @@ def carry(planted: Planted, comparison: Comparison) -> list[str]:
 
     found = []
     for edge in edges:
-        contexts = [{other for other in edges if other.split("->")[0] in rest} for rest in spares(planted.truth, edge)]
+        ends = set(edge.split("<")[0].split("->"))
+        spares = [set(group) - ends for group in planted.truth.needed if len(group) > 1 and ends & set(group)]
+        contexts = [{other for other in edges if other.split("->")[0] in rest} for rest in spares]
         if any(bool(((logits(c | {edge}) - logits(c)).abs() > SAME).any()) for c in [set(), *contexts]):
             found.append(edge)
     return found
 
 
-def spares(truth: PlantedTruth, edge: str) -> list[set[str]]:
-    """The other nodes of each backup group with a node of this edge."""
-    ends = set(edge.split("<")[0].split("->"))
-    return [set(group) - ends for group in truth.needed if len(group) > 1 and ends & set(group)]
-
-
-def points_of(planted: Planted) -> tuple[str, ...]:
-    """The residual before the first layer, and after every attention and every MLP."""
-    layers = range(planted.decoder.config.n_layers)
-    return (START, *(f"blocks.{i}.hook_resid_{part}" for i in layers for part in ("mid", "post")))
-
-
 def _of_labels(planted: Planted) -> Iterator[Posed]:
     """At which points each label is held, and used; left out is where this is not known."""
-    run, points = blind(planted), points_of(planted)
+    run, points = blind(planted), from_embedding(planted.subject)
     held = planted.truth.labels
     names = [*(each.label for each in held), *(name for name in label_names(planted.task()) if name == NOTHING)]
     for label in dict.fromkeys(names if held else ()):

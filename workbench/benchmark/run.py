@@ -117,16 +117,13 @@ def _rows(method: str, name: str, seed: int) -> Iterator[Row]:
 
 def answered(method: Method, part: Posed) -> dict[str, Any] | None:
     """A method's answer, scored, with what it took; None where it has none."""
-    with _cost(part.question.run.decoder.config.n_layers) as cost:
-        try:
-            answer = method(part.question)
-        except Exception as error:  # a stranger's method may raise anything, and the others go on
-            return {"failed": brief(f"{type(error).__name__}: {error}")}
-    if answer is None:
-        return None
     try:
+        with _cost(part.question.run.decoder.config.n_layers) as cost:
+            answer = method(part.question)
+        if answer is None:
+            return None
         values = score(part, answer, method)
-    except Exception as error:
+    except Exception as error:  # a stranger's method may raise anything, and the others go on
         return {"failed": brief(f"{type(error).__name__}: {error}")}
     known = {key: float(f"{value:.6g}") for key, value in values.items() if not isnan(value)}
     return {"values": known, **vars(cost)}

@@ -37,83 +37,66 @@ class Score:
     best: float
 
 
-def _ranking(asks: Asks, what: str) -> dict[str, Score]:
-    """The scores of a ranking, and of what is said of single ones."""
-    return {
-        f"{asks}_auroc": Score(
-            asks, "AUROC", f"How often a true {what} is ranked above another; a tie counts half.", 0.5, 1
-        ),
-        f"{asks}_precision": Score(
-            asks, "average precision", f"The precision, mean over the true {what}s; of ties, that of them all.", None, 1
-        ),
-        f"{asks}_tied": Score(asks, "tied", f"The share of true {what}s that tie with one that is not.", None, 0),
-        f"{asks}_coverage": Score(
-            asks,
-            "coverage",
-            "The share of the method's own 95% intervals that hold the true effect, where there is one or it says so.",
-            None,
-            0.95,
-        ),
-        f"{asks}_width": Score(
-            asks, "width", "The median width of these intervals, by the largest true effect.", None, 0
-        ),
-        **_calls(asks, what),
-    }
-
-
-def _calls(asks: Asks, what: str) -> dict[str, Score]:
-    return {
-        f"{asks}_power": Score(asks, "power", f"The share of true {what}s that it calls true.", None, 1),
-        f"{asks}_false_alarms": Score(asks, "false alarms", f"The share of other {what}s that it calls true.", None, 0),
-        f"{asks}_silent": Score(asks, "says nothing", f"The share of {what}s of which it says neither.", None, 0),
-    }
-
-
-def _in_nulls(asks: Asks, what: str) -> dict[str, Score]:
-    about = f"The share of {what}s that it calls true in nulls, where none is."
-    return {f"{asks}_in_nulls": Score(asks, "false alarms in nulls", about, None, 0)}
-
-
-SCORES: dict[str, Score] = {
-    **_ranking(Asks.EDGES, "edge"),
-    "edges_carrying": Score(
-        Asks.EDGES,
+_Column = tuple[str, str, float | None, float]  # words, about, chance and best of a `Score`
+_RANKED: dict[str, _Column] = {
+    "auroc": ("AUROC", "How often a true {} is ranked above another; a tie counts half.", 0.5, 1),
+    "precision": ("average precision", "The precision, mean over the true {}s; of ties, that of them all.", None, 1),
+    "tied": ("tied", "The share of true {}s that tie with one that is not.", None, 0),
+    "coverage": (
+        "coverage",
+        "The share of the method's own 95% intervals that hold the true effect, where there is one or it says so.",
+        None,
+        0.95,
+    ),
+    "width": ("width", "The median width of these intervals, by the largest true effect.", None, 0),
+}
+_CALLED: dict[str, _Column] = {
+    "power": ("power", "The share of true {}s that it calls true.", None, 1),
+    "false_alarms": ("false alarms", "The share of other {}s that it calls true.", None, 0),
+    "silent": ("says nothing", "The share of {}s of which it says neither.", None, 0),
+}
+_IN_NULLS: dict[str, _Column] = {
+    "in_nulls": ("false alarms in nulls", "The share of {}s that it calls true in nulls, where none is.", None, 0)
+}
+_OF_EDGES: dict[str, _Column] = {
+    "carrying": (
         "AUROC, carrying",
         "The same of the edges over which what differs in a pair reaches the answer, against those that do nothing.",
         0.5,
         1,
     ),
-    "edges_unfaithful": Score(
-        Asks.EDGES,
+    "unfaithful": (
         "unfaithful",
         "How far the faithfulness of its best edges, as many as are true, is from that of the true ones.",
         None,
         0,
     ),
-    **_in_nulls(Asks.EDGES, "edge"),
-    **_ranking(Asks.NODES, "node"),
-    **_in_nulls(Asks.NODES, "node"),
-    **_calls(Asks.DECODABLE, "point"),
-    **_in_nulls(Asks.DECODABLE, "point"),
-    **_calls(Asks.USED, "point"),
-    **_in_nulls(Asks.USED, "point"),
-    "where_accuracy": Score(
-        Asks.WHERE,
+}
+_OF_SUBSPACES: dict[str, _Column] = {
+    "accuracy": (
         "obeyed where used",
         "How often the answer follows an exchange within the subspace, at points where the variable is used.",
         None,
         1,
     ),
-    "where_elsewhere": Score(
-        Asks.WHERE, "obeyed elsewhere", "The same at points where it is not held, or held and not used.", None, 0
-    ),
-    "where_arbitrary": Score(
-        Asks.WHERE,
+    "elsewhere": ("obeyed elsewhere", "The same at points where it is not held, or held and not used.", None, 0),
+    "arbitrary": (
         "arbitrary target obeyed",
         "The same where it is used, of a subspace sought for answers that follow from nothing: its control.",
         None,
         0,
     ),
+}
+SCORES: dict[str, Score] = {
+    f"{asks}_{name}": Score(asks, words, about.format(what), chance, best)
+    for asks, what, columns in (
+        (Asks.EDGES, "edge", _RANKED | _CALLED | _OF_EDGES | _IN_NULLS),
+        (Asks.NODES, "node", _RANKED | _CALLED | _IN_NULLS),
+        (Asks.DECODABLE, "point", _CALLED | _IN_NULLS),
+        (Asks.USED, "point", _CALLED | _IN_NULLS),
+        (Asks.WHERE, "point", _OF_SUBSPACES),
+    )
+    for name, (words, about, chance, best) in columns.items()
 }
 """Name -> what it is; what is not among the values of a row, its method does not say."""
 

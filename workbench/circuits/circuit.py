@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from workbench.circuits.graph import INPUT, LOGITS, Graph
@@ -69,13 +69,15 @@ class Circuit:
 
     def pruned(self) -> Circuit:
         """The circuit without edges that lie on no path from the input to the logits."""
-        edges = [name.split("->") for name in self.names]
-        nodes = self.graph.nodes_of
+        nodes, places = self.graph.nodes_of, {name: at for at, name in enumerate((*self.graph.writers, LOGITS))}
+        # By their reader and then their writer, an edge comes after all that lead to its writer.
+        edges = [(writer, reader) for writer, reader in (name.split("->") for name in self.names)]
+        edges.sort(key=lambda edge: (places[nodes(edge[1])[0]], places[edge[0]]))
         reached, needed = {INPUT}, {LOGITS}
-        for writer, reader in _edges_in_order(self.graph, edges):
+        for writer, reader in edges:
             if writer in reached:
                 reached.update(nodes(reader))
-        for writer, reader in reversed(_edges_in_order(self.graph, edges)):
+        for writer, reader in reversed(edges):
             if not needed.isdisjoint(nodes(reader)):
                 needed.add(writer)
         kept = [f"{w}->{r}" for w, r in edges if w in reached and not needed.isdisjoint(nodes(r))]
@@ -116,14 +118,13 @@ class Circuit:
         return "\n".join([*lines, "}"]) + "\n"
 
 
-def _edges_in_order(graph: Graph, edges: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
-    """Edges by their reader and then their writer: an edge comes after all that lead to its writer."""
-    writers = {name: at for at, name in enumerate((*graph.writers, LOGITS))}
-    return sorted(((w, r) for w, r in edges), key=lambda edge: (writers[graph.nodes_of(edge[1])[0]], writers[edge[0]]))
+def _ranked(scores: Measurement, graph: Graph, n: int) -> tuple[dict[str, float], Int[Tensor, " edge"]]:
+    """Every edge's mean score, and the edges by its size, as one may speak for the answer or against it.
 
-
-def _ranked(scores: Measurement, graph: Graph) -> tuple[dict[str, float], Float[Tensor, " edge"]]:
-    """Every edge's mean score, and its size, by which it is ranked: one may speak for the answer, or against it."""
+    Raises ValueError if there are not n edges, or one has no score.
+    """
+    if not 0 <= n <= graph.n_edges:
+        raise ValueError(f"a circuit has 0 to {graph.n_edges} edges here, not {n}")
     if set(scores.dims) - {"example"} != {"edge"}:
         raise ValueError(f"a circuit is chosen by scores of edges, not by a measure with dims {', '.join(scores.dims)}")
     values = (
@@ -134,17 +135,12 @@ def _ranked(scores: Measurement, graph: Graph) -> tuple[dict[str, float], Float[
     names = scores.coords["edge"]
     names = names if names is graph.names else tuple(map(str, names))  # to make words of all of them takes a while
     by_name = dict(zip(names, values.tolist(), strict=True))
-    if names == graph.names:
-        return by_name, torch.from_numpy(np.asarray(values, dtype=float)).abs()
-    missing = [name for name in graph.names if name not in by_name]
-    if missing:
-        raise ValueError(f"{len(missing)} of {graph.n_edges} edges have no score, among them {missing[0]}")
-    return by_name, torch.tensor([by_name[name] for name in graph.names], dtype=torch.float64).abs()
-
-
-def _check_size(n: int, graph: Graph) -> None:
-    if not 0 <= n <= graph.n_edges:
-        raise ValueError(f"a circuit has 0 to {graph.n_edges} edges here, not {n}")
+    if names != graph.names:
+        if missing := [name for name in graph.names if name not in by_name]:
+            raise ValueError(f"{len(missing)} of {graph.n_edges} edges have no score, among them {missing[0]}")
+        values = np.array([by_name[name] for name in graph.names])
+    size = torch.from_numpy(np.asarray(values, dtype=float)).abs()
+    return by_name, size.argsort(descending=True, stable=True)
 
 
 def top_edges(scores: Measurement, graph: Graph, n: int) -> Circuit:
@@ -158,10 +154,8 @@ def top_edges(scores: Measurement, graph: Graph, n: int) -> Circuit:
     Raises:
         ValueError: if n is more than there are edges, or an edge has no score.
     """
-    _check_size(n, graph)
-    by_name, rank = _ranked(scores, graph)
-    order = rank.argsort(descending=True, stable=True)[:n].tolist()
-    return Circuit.numbered(graph, order, by_name)
+    by_name, order = _ranked(scores, graph, n)
+    return Circuit.numbered(graph, order[:n].tolist(), by_name)
 
 
 def greedy_edges(scores: Measurement, graph: Graph, n: int) -> Circuit:
@@ -169,9 +163,7 @@ def greedy_edges(scores: Measurement, graph: Graph, n: int) -> Circuit:
 
     So each of its edges has a path to the logits (Hanna et al. 2024). Arguments and errors as `top_edges`.
     """
-    _check_size(n, graph)
-    by_name, rank = _ranked(scores, graph)
-    order = rank.argsort(descending=True, stable=True)
+    by_name, order = _ranked(scores, graph, n)
     writer, reader = graph.edges.nonzero()[order].T
     places = reader.argsort(stable=True).split(reader.bincount(minlength=len(graph.readers)).tolist())
     waiting, writers = dict(enumerate(places)), writer.tolist()

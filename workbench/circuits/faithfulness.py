@@ -205,12 +205,13 @@ def judge_circuit(comparison: Comparison, circuit: Circuit, ablation: Ablation |
     mean = faithfulness(comparison, [circuit], ablation).mean().select(size=len(circuit))
     everything = Circuit.of(circuit.graph, Graph.of(comparison.model).names)
     whole, alone = circuit_answers(comparison, [everything, circuit], ablation)
-    return judge_faithful(len(circuit), mean, _known(comparison), int((whole == alone).sum()))
+    known = int(answers_both(comparison).values.sum())
+    return judge_faithful(len(circuit), mean, known, int((whole == alone).sum()))
 
 
 def judge_sizes(comparison: Comparison, curve: Measurement) -> tuple[Faithfulness, ...]:
     """Whether the circuit of each size of a `faithfulness_curve` is faithful, on the pairs of the curve."""
-    mean, known = curve.mean(), _known(comparison)
+    mean, known = curve.mean(), int(answers_both(comparison).values.sum())
     sizes = zip(curve.coords["share"], curve.settings["edges"], strict=True)
     return tuple(judge_faithful(edges, mean.select(share=share), known) for share, edges in sizes)
 
@@ -230,8 +231,3 @@ def agreement(halves: Measurement) -> Agreement:
     about = {name: halves.settings[name] for name in ("chance", "splits", "draws")}
     assert halves.low is not None and halves.high is not None
     return Agreement(overlap=float(halves.values), low=float(halves.low), high=float(halves.high), **about)
-
-
-def _known(comparison: Comparison) -> int:
-    """In how many pairs the model has both answers right."""
-    return int(answers_both(comparison).values.sum())

@@ -22,10 +22,7 @@ from workbench.interventions import Hooks
 from workbench.models import AnyHooked
 
 TEMPERATURE = 2.0  # of the softmax's Jacobian, as in the paper
-VALUES, SCORED = (
-    0.5,
-    0.25,
-)  # shares of the gradient: pattern and values are multiplied, and queries and keys before that
+VALUES, SCORED = 0.5, 0.25  # shares of the gradient: pattern times values, and before that queries times keys
 ROUNDING = 1e-4
 
 
@@ -54,16 +51,25 @@ def interaction_hooks(model: AnyHooked) -> Iterator[Hooks]:
     """
     scores: dict[str, Tensor] = {}
     hooks: Hooks = []
+
+    def keep(activation: Tensor, hook: Any, *, layer: str) -> Tensor:
+        scores[layer] = activation
+        return activation
+
+    def hold_scale(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor, *, norm: Norm) -> Tensor:
+        held = norm(inputs[0], inputs[0].detach())
+        return held - held.detach() + output.detach()
+
     for name in model.hook_dict:
         layer, _, point = name.rpartition(".attn.")
         if point == "hook_attn_scores":
-            hooks.append((name, partial(_keep_scores, scores=scores, layer=layer)))
+            hooks.append((name, partial(keep, layer=layer)))
         elif point == "hook_pattern":
             hooks.append((name, partial(_soften, scores=scores, layer=layer)))
         elif point in ("q.hook_out", "k.hook_out", "v.hook_out"):
             hooks.append((name, partial(_share, share=VALUES if point[0] == "v" else SCORED)))
         elif name.endswith(".hook_scale"):
-            hooks.append((name, _constant))
+            hooks.append((name, lambda scale, hook: scale.detach()))
         elif name.endswith("gate.hook_out"):  # its product with what comes in is shared out too
             both = name, name.replace("gate.hook_out", "in.hook_out")
             if not name.endswith(".mlp.gate.hook_out") or both[1] not in model.hook_dict:
@@ -72,27 +78,13 @@ def interaction_hooks(model: AnyHooked) -> Iterator[Hooks]:
     with ExitStack() as stack:
         for block in cast(Any, model).blocks:  # heads with inputs of their own are normed by the module, without hooks
             if (norm := Norm.at(getattr(block, "ln1", None), model)) is not None:
-                stack.enter_context(block.ln1.original_component.register_forward_hook(partial(_hold_scale, norm)))
+                stack.enter_context(block.ln1.original_component.register_forward_hook(partial(hold_scale, norm=norm)))
         yield hooks
-
-
-def _hold_scale(norm: Norm, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    held = norm(inputs[0], inputs[0].detach())
-    return held - held.detach() + output.detach()
-
-
-def _constant(scale: Tensor, hook: Any) -> Tensor:
-    return scale.detach()
 
 
 def _share(activation: Tensor, hook: Any, *, share: float) -> Tensor:
     """The same activation, whose gradient is a share of what it was."""
     return activation * share + (activation * (1 - share)).detach()
-
-
-def _keep_scores(activation: Tensor, hook: Any, *, scores: dict[str, Tensor], layer: str) -> Tensor:
-    scores[layer] = activation
-    return activation
 
 
 def _soften(

@@ -133,7 +133,11 @@ def attributions(comparison: Comparison, sites: Mapping[str, Sequence[str] | Non
         own, slopes = gradients(comparison, base, part, clean, every)
         for site, by in axes.items():
             effects = [(taken[name] - own[name]) * slopes[name] * comparison.sign() for name in names[site]]
-            parts[site].append(torch.stack([_summed(effect, site, by) for effect in effects]).double().cpu().numpy())
+            # They are summed over all axes but those asked for, and the pairs go last.
+            dims = [1 + number for number, axis in enumerate(SITES[site].axes) if axis not in by]
+            dims += [effects[0].ndim - 1] if SITES[site].is_vector else []
+            summed = [(effect.sum(dims) if dims else effect).movedim(0, -1) for effect in effects]
+            parts[site].append(torch.stack(summed).double().cpu().numpy())
     return {
         site: _measured(
             comparison,
@@ -231,14 +235,6 @@ def _patched(
     logits = comparison.run(base.repeat(n_places, 1), [(name, patch)])
     by_place = logits.view(n_places, len(base), *logits.shape[1:])
     return torch.stack([comparison.score(each, part, clean) for each in by_place])
-
-
-def _summed(effect: Tensor, site: str, by: Sequence[str]) -> Tensor:
-    """Products summed over all axes but those of `by`, with the pairs last."""
-    axes = SITES[site].axes
-    dims = [1 + number for number, axis in enumerate(axes) if axis not in by]
-    dims += [effect.ndim - 1] if SITES[site].is_vector else []
-    return (effect.sum(dims) if dims else effect).movedim(0, -1)
 
 
 def _measured(

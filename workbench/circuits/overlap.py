@@ -75,14 +75,14 @@ def overlap_of_halves(
         raise ValueError(f"halves need two pairs or more and a halving, not {n_pairs} and {splits}")
     halvings = steps(range(splits), "growing circuits from halves of the pairs")
     values = [_overlap_of_two_halves(scores, graph, n, generator, choose) for _ in halvings]
-    low, high = np.quantile(values, (0.025, 0.975))
+    (low, high), chance = np.quantile(values, (0.025, 0.975)), chance_overlap(n, graph, choose)
     return Measurement(
         name="Overlap of circuits from two halves of the pairs",
         values=np.array(np.mean(values)),
         dims=(),
         coords={},
         units=UNITS,
-        settings={**scores.settings, "edges": n, "splits": splits, **_chance(n, graph, choose)},
+        settings={**scores.settings, "edges": n, "splits": splits, "chance": chance, "draws": DRAWS},
         low=np.array(low),
         high=np.array(high),
         n=np.array(n_pairs),
@@ -101,10 +101,6 @@ def _overlap_of_two_halves(
         edges = {"edge": half.coords["edge"]}
         circuits.append(choose(replace(half, values=mean, dims=("edge",), coords=edges, labels=None), graph, n))
     return overlap(*circuits)
-
-
-def _chance(n: int, graph: Graph, choose: Choose) -> dict[str, float]:
-    return {"chance": chance_overlap(n, graph, choose), "draws": DRAWS}
 
 
 def overlap_of_seeds(circuits: Sequence[Circuit], seeds: Sequence[int], choose: Choose = top_edges) -> Measurement:
@@ -126,14 +122,15 @@ def overlap_of_seeds(circuits: Sequence[Circuit], seeds: Sequence[int], choose: 
         np.mean([overlap(one, other) for other_seed, other in zip(seeds, circuits, strict=True) if other_seed != seed])
         for seed, one in zip(seeds, circuits, strict=True)
     ]
-    size = round(float(np.mean([len(one) for one in circuits])))
+    edges = [len(one) for one in circuits]
+    chance = chance_overlap(round(float(np.mean(edges))), circuits[0].graph, choose)
     return Measurement(
         name="Overlap of circuits of several seeds",
         values=np.array(values),
         dims=("seed",),
         coords={"seed": list(seeds)},
         units=UNITS,
-        settings={"edges": [len(one) for one in circuits], **_chance(size, circuits[0].graph, choose)},
+        settings={"edges": edges, "chance": chance, "draws": DRAWS},
         caption="The edges that a seed's circuit and another's both have, as a share of those that either has, mean "
         "over the other seeds. A head of one seed need not do what the head of the same number does in another: low "
         "overlap is no proof of another mechanism.",

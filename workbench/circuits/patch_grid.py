@@ -137,6 +137,8 @@ def patch_grid(
     }
     every = [place for places in chosen.values() for place in places]
     told = {} if interrupted() else _told(comparison, control, aligned, every)
+    kept = {kind: tuple(told[place] for place in places if place in told) for kind, places in chosen.items()}
+    kept["heads"] = tuple(sorted(kept["heads"], key=lambda head: -float(head.share.values)))
     return PatchGrid(
         comparison,
         comparison.measurement(f"Gap in {comparison.measure.name}", gap, {}, "Clean less corrupted.").mean(),
@@ -144,12 +146,8 @@ def patch_grid(
         tuple(positions),
         grids,
         controls,
-        path=tuple(told[place] for place in chosen["path"] if place in told),
-        heads=tuple(
-            sorted((told[place] for place in chosen["heads"] if place in told), key=lambda p: -float(p.share.values))
-        ),
-        writes=tuple(told[place] for place in chosen["writes"] if place in told),
         cut_short=len(told) < len(every) or len(grids) < len(sites),
+        **kept,
     )
 
 
@@ -166,13 +164,25 @@ def _of_control(
 def _grids(
     comparison: Comparison, sites: Sequence[str], what: str, aligned: bool, method: str
 ) -> Iterator[tuple[str, Measurement]]:
-    """The effects of every place of each site; estimates are of all sites together."""
-    if method == "estimate":
-        for site, effects in attributions(comparison, dict.fromkeys(sites)).items():
-            yield site, effects if aligned or site == "head" else _roles_summed(comparison, effects)
+    """The effects of every place of each site; estimates are of all sites together.
+
+    Of pairs that are not aligned a place is a role, and estimates of its positions are summed: to first order that is
+    the effect of all of them at once.
+    """
+    if method == "exact":
+        for site in steps(sites, what, keep=True):
+            each = aligned or site == "head"
+            yield site, activation_patching(comparison, site) if each else _by_role(comparison, site)
         return
-    for site in steps(sites, what, keep=True):
-        yield site, activation_patching(comparison, site) if aligned or site == "head" else _by_role(comparison, site)
+    for site, effects in attributions(comparison, dict.fromkeys(sites)).items():
+        if not aligned and site != "head":
+            roles = _roles(comparison.pairs)
+            within = torch.stack([*roles.values()]).transpose(1, 2).cpu().numpy()  # [role, position, pair]
+            summed = np.einsum("lpn,rpn->lrn", np.nan_to_num(effects.values), within)
+            coords = {"layer": effects.coords["layer"], "position": list(roles)}
+            values = np.where(within.any(1), summed, np.nan)
+            effects = comparison.measurement(effects.name, values, coords, effects.caption)
+        yield site, effects
 
 
 def _check_gap(comparison: Comparison, gap: np.ndarray) -> None:
@@ -342,15 +352,6 @@ def _by_role(comparison: Comparison, site: str) -> Measurement:
     caption = f"The change of the {comparison.measure.name} when {SITES[site].words} of the other run is put in. "
     coords = {"layer": range(n_layers), "position": list(roles)}
     return comparison.measurement(f"Activation patching: {site}", np.array(effects), coords, caption + NOT_SHOWN)
-
-
-def _roles_summed(comparison: Comparison, of_each: Measurement) -> Measurement:
-    """Estimates of positions summed over those of each role: to first order the effect of all of a role at once."""
-    roles = _roles(comparison.pairs)
-    within = torch.stack([*roles.values()]).transpose(1, 2).cpu().numpy()  # [role, position, pair]
-    summed = np.einsum("lpn,rpn->lrn", np.nan_to_num(of_each.values), within)
-    coords = {"layer": of_each.coords["layer"], "position": list(roles)}
-    return comparison.measurement(of_each.name, np.where(within.any(1), summed, np.nan), coords, of_each.caption)
 
 
 def _mask(comparison: Comparison, site: str, index: int, aligned: bool) -> Bool[Tensor, "pair *axes 1"]:

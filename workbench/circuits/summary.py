@@ -202,7 +202,17 @@ def _tested(
     curve, without = (faithfulness_curve(tested, scores, shares=shares, complement=rest) for rest in (False, True))
     step("halves of the pairs compared")
     halves = overlap_of_halves(scores, graph, chosen, generator, choose=greedy_edges)
-    judgement = _judged(tested, circuit, curve, halves)
+    left = faithfulness(tested, [circuit.complement()]).mean()
+    assert left.low is not None and left.high is not None
+    judgement = CircuitJudgement(
+        metric=tested.measure.name,
+        n_edges=graph.n_edges,
+        drawn=judge_circuit(tested, circuit),
+        left=(float(left.values[0]), float(left.low[0]), float(left.high[0])),
+        shares=tuple(curve.coords["share"]),
+        sizes=judge_sizes(tested, curve),
+        halves=agreement(halves),
+    )
     named = {"circuit": circuit, "scores": scores, "curve": curve, "without": without}
     return named | {"halves": halves, "judgement": judgement}
 
@@ -221,22 +231,6 @@ def _size(curve: Measurement, graph: Graph) -> int:
         if chosen == 1:
             *_, chosen = 1.0, *(share for share, _ in takewhile(lambda size: bool(size[1]), reversed([*within])))
     return round(chosen * graph.n_edges)
-
-
-def _judged(tested: Comparison, circuit: Circuit, curve: Measurement, halves: Measurement) -> CircuitJudgement:
-    """What may be said of the circuit, and of those of all sizes, on the pairs that they are tested on."""
-    left = faithfulness(tested, [circuit.complement()]).mean()
-    assert left.low is not None and left.high is not None
-    value, low, high = (float(array[0]) for array in (left.values, left.low, left.high))
-    return CircuitJudgement(
-        metric=tested.measure.name,
-        n_edges=circuit.graph.n_edges,
-        drawn=judge_circuit(tested, circuit),
-        left=(value, low, high),
-        shares=tuple(curve.coords["share"]),
-        sizes=judge_sizes(tested, curve),
-        halves=agreement(halves),
-    )
 
 
 def _steps(progress: Step | None, n: int) -> Step:

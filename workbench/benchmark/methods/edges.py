@@ -14,6 +14,7 @@ from workbench.benchmark.questions import Answer, Asks, Question
 from workbench.circuits import Comparison, Graph
 from workbench.circuits.rewired import rewired_logits
 from workbench.measurement import Measurement
+from workbench.tasks import Pairs
 
 ROUNDING = 1e-5  # of the largest effect: a single-precision effect below it is none
 
@@ -41,10 +42,10 @@ def by_mean(measured: Measurement, names: list[str], *, effects: bool = True) ->
     )
 
 
-def _scored(question: Question, measure: Callable[[Comparison], Measurement]) -> Answer | None:
+def _scored(question: Question, measure: Callable[[Comparison], Measurement], *, effects: bool = True) -> Answer | None:
     if question.asks is not Asks.EDGES:
         return None
-    return by_mean(measure(question.pairs), list(question.candidates))
+    return by_mean(measure(question.pairs), list(question.candidates), effects=effects)
 
 
 def eap(question: Question) -> Answer | None:
@@ -59,9 +60,7 @@ def eap_ig(question: Question) -> Answer | None:
 
 def gim(question: Question) -> Answer | None:
     """Edge attribution patching with gradient interaction modifications, from one gradient."""
-    if question.asks is not Asks.EDGES:
-        return None
-    return by_mean(circuits.gim(question.pairs), list(question.candidates), effects=False)
+    return _scored(question, circuits.gim, effects=False)
 
 
 def path_patching(question: Question) -> Answer | None:
@@ -94,16 +93,15 @@ def transformer_lens_eap(question: Question) -> Answer | None:
     number = {name: at for at, name in enumerate(question.candidates)}
     for at in range(len(comparison.pairs)):
         pair = comparison.pairs[at : at + 1]
-        score = partial(_total, comparison, pair)
-        found = peer.attribution_patch(comparison.model, pair.clean.tokens, pair.corrupted.tokens, score, edge)
+
+        def total(logits: torch.Tensor, pair: Pairs = pair) -> torch.Tensor:
+            return comparison.score(logits, pair, torch.empty(0)).sum()
+
+        found = peer.attribution_patch(comparison.model, pair.clean.tokens, pair.corrupted.tokens, total, edge)
         for (writer, reader), value in found.edge_scores.items():  # of each position
             values[number[f"{_named(writer)}->{_named(reader)}"], at] += value
     measured = comparison.measurement("EAP of TransformerLens", values, {"edge": question.candidates}, "")
     return by_mean(measured, list(question.candidates))
-
-
-def _total(comparison: Comparison, pair: Any, logits: torch.Tensor) -> torch.Tensor:
-    return comparison.score(logits, pair, torch.empty(0)).sum()
 
 
 def _named(node: Any) -> str:

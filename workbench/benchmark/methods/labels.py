@@ -11,9 +11,6 @@ from workbench.judgement.used import AT_LEAST, CHANGED
 from workbench.probes.causal_test import EDITED, Experiment
 from workbench.runs import Run
 
-ASKED = (Asks.DECODABLE, Asks.USED)
-NO = (probes.Worth.NO_BETTER, probes.Worth.TOKEN_AND_POSITION)
-
 
 def _probed(question: Question, beside: str = FREQUENT, kind: str = "logistic") -> Answer:
     """What a probe decodes at each point; called where that is clearly above what is decoded of something else."""
@@ -27,7 +24,7 @@ def _probed(question: Question, beside: str = FREQUENT, kind: str = "logistic") 
 
 def probe_alone(question: Question) -> Answer | None:
     """A logistic probe clearly above the most frequent label; what it decodes is said to be used, as is often done."""
-    return _probed(question) if question.asks in ASKED else None
+    return _probed(question) if question.asks in (Asks.DECODABLE, Asks.USED) else None
 
 
 def probe_mlp(question: Question) -> Answer | None:
@@ -62,15 +59,10 @@ def probe_controlled(question: Question) -> Answer | None:
     """A logistic probe beside every baseline and a control task, judged; it says nothing of use."""
     if question.asks is not Asks.DECODABLE:
         return None
-    return Answer(calls={p: worth is probes.Worth.DECODABLE for p, worth in _worth(question).items() if not worth.open})
-
-
-def _worth(question: Question) -> dict[str, probes.Worth]:
-    """What a controlled probe's accuracy is worth at each point."""
-    points, controls = list(question.candidates), [*BASELINES, CONTROL]
-    run = cast(Run, question.run)
+    points, run, controls = list(question.candidates), cast(Run, question.run), [*BASELINES, CONTROL]
     accuracy = probes.probe(run, question.label, points=points, seed=question.seed, controls=controls)
-    return {point: probes.judge(accuracy.select(point=point)).worth for point in points}
+    worth = {point: probes.judge(accuracy.select(point=point)).worth for point in points}
+    return Answer(calls={point: of is probes.Worth.DECODABLE for point, of in worth.items() if not of.open})
 
 
 def _edited(question: Question, how: str, null_draws: int) -> dict[str, probes.Use]:

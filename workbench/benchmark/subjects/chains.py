@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from workbench.benchmark.subjects.planted import Effect, Planted, PlantedTruth, edges_of, in_order
-from workbench.models import Decoder, DecoderConfig
-from workbench.models.compiled import SHARP, Blocks, Writer, rotation
+from workbench.benchmark.subjects.planted import Effect, Planted, PlantedTruth, blank, edges_of, in_order
+from workbench.models.compiled import SHARP, Writer
 from workbench.tasks import Batch
 from workbench.tasks.pointer_chain import PointerChain
 
@@ -53,26 +52,10 @@ def sized(task: type[PointerChain], seed: int | None) -> PointerChain:
     return task(n=n, k=k)
 
 
-def chain_decoder(n: int, n_heads: int, seed: int | None, d_mlp: int = 1) -> Writer:
+def chain_decoder(task: PointerChain, n_heads: int, seed: int | None, d_mlp: int = 1) -> Writer:
     """One layer of ChaCAL with weights of 0, embeddings for token and position, and what is read as the output."""
-    config = DecoderConfig(
-        n_layers=1,
-        d_model=3 * n,
-        n_heads=n_heads,
-        d_head=n,
-        d_mlp=d_mlp,
-        d_vocab=n,
-        n_ctx=n,
-        attention={"variant": "chacal", "gamma": GAMMA},
-        norm="none",
-        activation="relu",
-    )
-    write = Writer(Decoder(config).double(), Blocks(n, rotation(3 * n, seed), doubled=False))
-    token, position, out = write.blocks.coordinates
-    write.embedding(token)
-    write.positions(position)
-    write.unembedding(out)
-    return write
+    chacal = {"variant": "chacal", "gamma": GAMMA}
+    return blank(task, [task.n] * 3, seed, n_heads=n_heads, d_head=task.n, d_mlp=d_mlp, attention=chacal)[0]
 
 
 def follow(
@@ -105,7 +88,7 @@ def follow(
 def follower(seed: int | None) -> Planted:
     """One head follows every chain: nothing misleads."""
     task = sized(PointerChain, seed)
-    write = chain_decoder(task.n, 1, seed)
+    write = chain_decoder(task, 1, seed)
     follow(write, task, 0)
     truth = PlantedTruth(edges=edges_of("a0.h0", "logits"), needed=(("a0.h0",),))
     return Planted("follower", write.model, task, truth, seed)
@@ -114,7 +97,7 @@ def follower(seed: int | None) -> Planted:
 def decoy(seed: int | None) -> Planted:
     """Head 0 has the gold pattern, sharper than any, and writes nothing; head 1, whose pattern is softer, works."""
     task = sized(PointerChain, seed)
-    write, (idle, works) = chain_decoder(task.n, 2, seed), in_order(2, seed)
+    write, (idle, works) = chain_decoder(task, 2, seed), in_order(2, seed)
     follow(write, task, idle, reads=torch.zeros(task.n))
     follow(write, task, works, sharp=SOFT)
     truth = PlantedTruth(edges=edges_of(f"a0.h{works}", "logits"), needed=((f"a0.h{works}",),), decoys=(f"a0.h{idle}",))
@@ -124,7 +107,7 @@ def decoy(seed: int | None) -> Planted:
 def split(seed: int | None) -> Planted:
     """Head 0 follows the chains of even positions, head 1 those of odd ones, and neither those of the other."""
     task = sized(ParityChain, seed)
-    write = chain_decoder(task.n, 2, seed)
+    write = chain_decoder(task, 2, seed)
     for parity, head in enumerate(in_order(2, seed)):
         own = torch.arange(task.n) % 2 == parity
         follow(write, task, head, queries=own, reads=own)
@@ -134,7 +117,7 @@ def split(seed: int | None) -> Planted:
 def shared_out(seed: int | None) -> Planted:
     """Both heads follow every chain; head 0 writes the even ancestors, head 1 the odd ones."""
     task = sized(PointerChain, seed)
-    write = chain_decoder(task.n, 2, seed)
+    write = chain_decoder(task, 2, seed)
     for parity, head in enumerate(in_order(2, seed)):
         follow(write, task, head, reads=torch.arange(task.n) % 2 == parity)
     return Planted("shared_out", write.model, task, _both(), seed)
@@ -148,7 +131,7 @@ def _both() -> PlantedTruth:
 def backups(seed: int | None) -> Planted:
     """Both heads do the whole work: cutting either alone loses nothing, cutting both everything."""
     task = sized(PointerChain, seed)
-    write = chain_decoder(task.n, 2, seed)
+    write = chain_decoder(task, 2, seed)
     edges: dict[str, Effect] = {}
     for head in (0, 1):
         follow(write, task, head)
@@ -160,7 +143,7 @@ def backups(seed: int | None) -> Planted:
 def mlp_alone(seed: int | None) -> Planted:
     """Each token alone tells its whole chain, to the MLP; the head has the gold pattern all the same, and writes 0."""
     task = sized(StraightChain, seed)
-    write = chain_decoder(task.n, 1, seed, d_mlp=task.n)
+    write = chain_decoder(task, 1, seed, d_mlp=task.n)
     token, _, out = write.blocks.coordinates
     follow(write, task, 0, reads=torch.zeros(task.n))
     at = torch.arange(task.n)

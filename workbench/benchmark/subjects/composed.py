@@ -6,33 +6,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from workbench.benchmark.subjects.planted import Effect, Planted, PlantedTruth, edges_of, held, in_order
+from workbench.benchmark.subjects.planted import Effect, Planted, PlantedTruth, blank, edges_of, held, in_order
 from workbench.benchmark.subjects.symbols import symbols_task
-from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import SHARP, Blocks, Writer, rotation
 from workbench.models.compiled import sorter as compiled_sorter
-from workbench.tasks import Task
 from workbench.tasks.induction import Induction
 from workbench.tasks.sorting import Sorting
 
 FIRST, SAYS = (tuple(f"blocks.{layer}.hook_resid_{part}" for part in ("mid", "post")) for layer in (0, 1))
 """Where the second layer's writing is not there yet, and where it is."""
-
-
-def _two_layers(task: Task, sizes: list[int], seed: int | None) -> Writer:
-    """Two layers of two heads with as many dimensions as there are positions, and weights of 0."""
-    config = DecoderConfig(
-        n_layers=2,
-        d_model=sum(sizes),
-        n_heads=2,
-        d_head=task.n_ctx,
-        d_mlp=1,
-        d_vocab=len(task.vocabulary),
-        n_ctx=task.n_ctx,
-        norm="none",
-        activation="relu",
-    )
-    return Writer(Decoder(config).double(), Blocks(sum(sizes), rotation(sum(sizes), seed), doubled=False))
 
 
 def _head(write: Writer, layer: int, head: int, **rows: Tensor) -> None:
@@ -49,11 +31,8 @@ def relay(seed: int | None) -> Planted:
     task = symbols_task(seed)
     start, way = sorted(task.places)
     task = task.model_copy(update={"places": (start, way)})
-    write = _two_layers(task, sizes := [task.q + 1, task.n_ctx, task.q, task.q], seed)
-    token, position, room, out = write.blocks.basis.split(sizes)
-    write.embedding(token)
-    write.positions(position)
-    write.unembedding(out)
+    rooms = [task.q + 1, task.n_ctx, task.q, task.q]
+    write, (token, position, room, out) = blank(task, rooms, seed, n_layers=2, n_heads=2, d_head=task.n_ctx)
     brings, says = in_order(2, seed)
     # A row for each key: by whom it is looked for. The place on the way looks for the other one, all else for itself.
     looks = SHARP * position.clone()
@@ -73,11 +52,8 @@ def induction(seed: int | None) -> Planted:
     Such are induction heads (Olsson and others 2022, arXiv 2209.11895).
     """
     task = Induction(q=8, min_length=4, max_length=6)
-    write = _two_layers(task, sizes := [task.q, task.n_ctx, task.q, task.q], seed)
-    token, position, before, out = write.blocks.basis.split(sizes)
-    write.embedding(token)
-    write.positions(position)
-    write.unembedding(out)
+    rooms = [task.q, task.n_ctx, task.q, task.q]
+    write, (token, position, before, out) = blank(task, rooms, seed, n_layers=2, n_heads=2, d_head=task.n_ctx)
     previous, says = in_order(2, seed)
     _head(write, 0, previous, query=SHARP * position[1:], key=position[:-1], reads=token, writes=before)
     # the first position has itself before it, so that it would be looked at too

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from workbench.capture import Subject
 from workbench.models import Decoder, DecoderConfig
+from workbench.models.compiled import Blocks, Writer, rotation
 from workbench.models.hooked import hook
 from workbench.tasks import Task
 from workbench.util.distribution import version
@@ -188,6 +189,28 @@ class Planted:
         except (RuntimeError, StopIteration):
             raise ValueError(f"{folder / WEIGHTS} does not hold the weights of the model in {TRUTH}") from None
         return cls(saved.name, model.eval(), task, saved.truth, saved.seed)
+
+
+def blank(
+    task: Task, rooms: Sequence[int], seed: int | None, *, n_layers: int = 1, d_mlp: int = 1, **shape: Any
+) -> tuple[Writer, list[Tensor]]:
+    """A decoder whose weights are 0 but for embeddings, and the directions of its residual, a room after the other.
+
+    Args:
+        task: whose tokens and positions it has.
+        rooms: how many directions each has: the first room holds the token, the second the position, and the last is
+            what the unembedding reads.
+        seed: draws the residual's basis.
+        n_layers, d_mlp, shape: of the `DecoderConfig`.
+    """
+    shape |= {"n_layers": n_layers, "d_mlp": d_mlp, "d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx}
+    model = Decoder(DecoderConfig(d_model=sum(rooms), norm="none", activation="relu", **shape)).double()
+    write = Writer(model, Blocks(rooms[0], rotation(sum(rooms), seed), doubled=False))
+    directions = list(write.blocks.basis.split(list(rooms)))
+    write.embedding(directions[0])
+    write.positions(directions[1])
+    write.unembedding(directions[-1])
+    return write, directions
 
 
 def edges_of(head: str, *readers: str, effect: Effect = Effect.ANSWER) -> dict[str, Effect]:

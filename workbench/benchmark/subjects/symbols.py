@@ -9,9 +9,8 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from workbench.benchmark.subjects.planted import Effect, Planted, PlantedTruth, edges_of, held, in_order
-from workbench.models import Decoder, DecoderConfig
-from workbench.models.compiled import SHARP, Blocks, Writer, rotation
+from workbench.benchmark.subjects.planted import Effect, Planted, PlantedTruth, blank, edges_of, held, in_order
+from workbench.models.compiled import SHARP
 from workbench.tasks import Batch, Task, Truth, Vocabulary
 from workbench.tasks.pairs import with_other_value
 
@@ -112,26 +111,11 @@ class _Building:
     def __init__(
         self, task: Symbols, seed: int | None, *, rooms: int, d_mlp: int = 1, n_layers: int = 1, groups: int = 0
     ) -> None:
+        heads = {"n_heads": 2 * max(groups, 1), "n_kv_heads": groups or None, "d_head": task.q}
         sizes = [task.q + 1, task.n_ctx, *[task.q] * rooms]
-        config = DecoderConfig(
-            n_layers=n_layers,
-            d_model=sum(sizes),
-            n_heads=2 * max(groups, 1),
-            n_kv_heads=groups or None,
-            d_head=task.q,
-            d_mlp=d_mlp,
-            d_vocab=task.q + 1,
-            n_ctx=task.n_ctx,
-            norm="none",
-            activation="relu",
-        )
-        self.task, self.seed = task, seed
-        self.write = Writer(Decoder(config).double(), Blocks(sum(sizes), rotation(sum(sizes), seed), doubled=False))
-        self.token, self.position, *self.rooms = self.write.blocks.basis.split(sizes)
-        self.out = self.rooms[-1]
-        self.write.embedding(self.token)
-        self.write.positions(self.position)
-        self.write.unembedding(self.out)
+        self.write, directions = blank(task, sizes, seed, n_layers=n_layers, d_mlp=d_mlp, **heads)
+        self.token, self.position, *self.rooms = directions
+        self.task, self.seed, self.out = task, seed, self.rooms[-1]
 
     def carry(self, layer: int, head: int, writes: Float[Tensor, "q d"], which: int | Literal["minimum"] = 0) -> None:
         """A head by which `=` reads the symbol at one of the places, or the smallest, and writes it along these."""

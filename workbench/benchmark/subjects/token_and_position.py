@@ -9,9 +9,7 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
 
-from workbench.benchmark.subjects.planted import Effect, Planted, PlantedTruth, held
-from workbench.models import Decoder, DecoderConfig
-from workbench.models.compiled import Blocks, Writer, rotation
+from workbench.benchmark.subjects.planted import Effect, Planted, PlantedTruth, blank, held
 from workbench.tasks import Batch, Task, Truth, Vocabulary
 from workbench.tasks.pairs import with_other_value
 
@@ -76,23 +74,8 @@ def turned_token(seed: int | None) -> Planted:
     A baseline to which token and position are given as two things, and not as a pair, is far below the probe.
     """
     task = Turned()
-    sizes = [task.p, task.n_ctx, task.p]
-    config = DecoderConfig(
-        n_layers=1,
-        d_model=sum(sizes),
-        n_heads=1,
-        d_head=1,
-        d_mlp=task.p * task.n_ctx,
-        d_vocab=task.p,
-        n_ctx=task.n_ctx,
-        norm="none",
-        activation="relu",
-    )
-    write = Writer(Decoder(config).double(), Blocks(sum(sizes), rotation(sum(sizes), seed), doubled=False))
-    token, position, out = write.blocks.basis.split(sizes)
-    write.embedding(token)
-    write.positions(position)
-    write.unembedding(out)
+    rooms, d_mlp = [task.p, task.n_ctx, task.p], task.p * task.n_ctx
+    write, (token, position, out) = blank(task, rooms, seed, n_heads=1, d_head=1, d_mlp=d_mlp)
     value, at = torch.meshgrid(torch.arange(task.p), torch.arange(task.n_ctx), indexing="ij")
     pairs = (token[value] + position[at]).flatten(0, 1)
     write.mlp(0, reads=pairs, threshold=1.0, writes=out[((value + at) % task.p).flatten()])

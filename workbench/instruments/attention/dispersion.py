@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture
@@ -45,10 +45,13 @@ def measure(capture: Capture) -> Measurement:
     subject, real = capture.subject, real_positions(capture)
     starts = [2**i for i in range(1, subject.task.n_ctx.bit_length())]  # of bins that double: 2–3, 4–7, …
     labels = [f"{start}–{2 * start - 1}" for start in starts]
-    values = [
-        _by_keys(_evenness(capture[name]).cpu(), real, len(labels)).transpose(0, 1).transpose(1, 2).numpy()
-        for name in needs(subject)
-    ]
+    n_keys = torch.arange(1, real.shape[1] + 1)  # of each query; the first has one, and so no dispersion
+    inside = [real & (n_keys >= start) & (n_keys < 2 * start) for start in starts]  # [batch, query] of each bin
+    values = []
+    for name in needs(subject):
+        even = _evenness(capture[name]).cpu()
+        means = [even.masked_fill(~rows[:, None], torch.nan).nanmean(-1) for rows in inside]  # [batch, head] each
+        values.append(torch.stack(means).permute(2, 0, 1).numpy())
     return Measurement(
         name="Dispersion of attention",
         values=np.stack(values),
@@ -59,12 +62,3 @@ def measure(capture: Capture) -> Measurement:
         caption="Entropy of a row of the pattern over the log of its number of keys: 1 is even over all of them. It "
         "does not say whether the right keys keep the weight.",
     )
-
-
-def _by_keys(
-    even: Float[Tensor, "batch head query"], real: Int[Tensor, "batch query"], n_bins: int
-) -> Float[Tensor, "batch head bin"]:
-    """The mean over the rows of each bin of numbers of keys; the first row has no dispersion."""
-    number = torch.arange(1, even.shape[-1] + 1).double().log2().floor().long() - 1
-    inside = [real & (number == place) for place in range(n_bins)]  # [batch, query]
-    return torch.stack([even.masked_fill(~rows[:, None], torch.nan).nanmean(-1) for rows in inside], dim=-1)

@@ -9,8 +9,6 @@ which says what the shape of causal attention alone is worth: much, where chains
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -58,7 +56,7 @@ def measure(capture: Capture, *, n_hops: int | None = None, gamma: float | None 
         name="Path mass by hop",
         values=values,
         dims=("layer", "head", "hop", "example"),
-        coords={"layer": layers, "hop": hop_labels(n_hops)},
+        coords={"layer": layers, "hop": [*range(1, n_hops + 1), *REST]},
         units="share",
         settings={
             "model": capture.subject.name,
@@ -68,10 +66,6 @@ def measure(capture: Capture, *, n_hops: int | None = None, gamma: float | None 
         caption="Share of each query's mass on its true ancestor h hops up, over queries that have one; chain: on all "
         "of them. It says where a head looks, not what it reads there nor whether the model needs it.",
     )
-
-
-def hop_labels(n_hops: int) -> Sequence[int | str]:
-    return [*range(1, n_hops + 1), *REST]
 
 
 def first_edges(truth: Truth) -> Int[Tensor, "edge 4"]:

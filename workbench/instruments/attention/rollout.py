@@ -26,7 +26,7 @@ from workbench.instruments.attention.attention_graph import (
     unit_rows,
     why_not,
 )
-from workbench.instruments.attention.path_mass import first_edges, hop_labels, shares
+from workbench.instruments.attention.path_mass import REST, first_edges, shares
 from workbench.measurement import Measurement
 
 __all__ = ["CONTROLS", "layer_graphs", "matrices", "measure", "needs", "rollout", "why_not"]
@@ -59,7 +59,7 @@ def measure(
         name="Rollout mass by hop",
         values=values,
         dims=("hop", "example"),
-        coords={"hop": hop_labels(n_hops)},
+        coords={"hop": [*range(1, n_hops + 1), *REST]},
         units="share",
         settings={"model": capture.subject.name, "n_hops": n_hops, "residual": residual, "heads": heads},
         caption="Share of what reaches each query's output, through all layers and the residual stream, that comes "

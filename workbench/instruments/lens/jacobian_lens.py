@@ -152,9 +152,9 @@ def fit_lens(
     return JacobianLens.of(points, jacobians, settings)
 
 
-def operations(model: AnyModel, task: Task, n: int = SEQUENCES) -> float:
-    """About how many multiplications a lens of n sequences takes: two for each weight, token and dimension."""
-    return 2.0 * n * task.n_ctx * model.config.d_model * model.config.n_parameters
+def operations(model: AnyModel, task: Task) -> float:
+    """About how many multiplications a lens takes: two for each weight, token and dimension."""
+    return 2.0 * SEQUENCES * task.n_ctx * model.config.d_model * model.config.n_parameters
 
 
 def fit(model: AnyModel, subject: Subject, seed: int) -> dict[str, Any]:

@@ -106,12 +106,6 @@ def _comparison(capture: Capture, at: tuple[Tensor, Tensor]) -> Callable[[Tensor
     return compared
 
 
-def _divergences(capture: Capture, points: Sequence[str], lens: AffineLens | None = None) -> np.ndarray:
-    """`[point, example]`: mean KL(final ‖ lens) over an example's scored positions, in nats."""
-    values: np.ndarray = readings(capture, points, lens)[..., 0].nanmean(-1).numpy()
-    return values
-
-
 def measure(capture: Capture, *, points: Sequence[str] | None = None) -> Measurement:
     """KL from the final output to what each point's residual decodes to: dims `point` (hook name), `example`.
 
@@ -119,10 +113,9 @@ def measure(capture: Capture, *, points: Sequence[str] | None = None) -> Measure
     of `needs`; at the last one it is 0.
     """
     points = from_embedding(capture.subject) if points is None else list(points)
-    values = _divergences(capture, points)
     measured = Measurement(
         name="Logit lens",
-        values=values,
+        values=readings(capture, points)[..., 0].nanmean(-1).numpy(),
         dims=("point", "example"),
         coords={"point": points},
         units="nats",
@@ -145,10 +138,10 @@ def beside_logit_lens(
         name, caption: of the measurement.
     """
     points = from_embedding(capture.subject) if points is None else list(points)
-    values = np.stack([_divergences(capture, points), _divergences(capture, points, lens)])
+    nats = torch.stack([readings(capture, points, each)[..., 0].nanmean(-1) for each in (None, lens)])
     measured = Measurement(
         name=name,
-        values=values,
+        values=nats.numpy(),
         dims=("lens", "point", "example"),
         coords={"lens": ("logit", lens.NAME), "point": points},
         units="nats",

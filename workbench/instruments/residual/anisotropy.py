@@ -56,7 +56,6 @@ def measure(capture: Capture, *, positions: Positions = "all", points: Sequence[
         _mean_cosine,
         name="Anisotropy",
         units="cosine",
-        settings={},
         positions=positions,
         points=points,
         caption="Mean cosine between two tokens of one sequence, before the final norm. High means a shared direction, "

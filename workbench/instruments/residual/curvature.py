@@ -66,7 +66,6 @@ def measure(capture: Capture, *, positions: Positions = "all", points: Sequence[
         curvature,
         name="Curvature",
         units="radians",
-        settings={},
         positions=positions,
         points=points,
         caption="Mean angle between one token's step to the next and the step after that, before the final norm: 0 is "

@@ -79,9 +79,9 @@ def by_layer(
     name: str,
     units: str,
     caption: str,
-    settings: Mapping[str, Any],
     positions: Positions,
     points: Sequence[str] | None,
+    settings: Mapping[str, Any] = {},
     aside: Sequence[str] = (),
 ) -> Measurement:
     """One number of every sequence at every residual point: dims `layer`, `example`.

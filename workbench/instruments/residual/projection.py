@@ -12,8 +12,8 @@ encoder basis, since the embedding is part of the residual; and the tokens of ot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 from typing import Literal
 
 import numpy as np
@@ -149,7 +149,10 @@ def measure(
     `point` (hook name), `example`. Points are hook names of residuals, by default those of `needs`; `how` and
     `final_norm` are those of `components`.
     """
-    batch, read = capture.batch, _read(capture)
+    batch, key = capture.batch, ("by row", "read")
+    if key not in capture.computed:  # the same positions beside another example's tokens
+        capture.computed[key] = positions_read(capture, real_positions(capture))
+    read = capture.computed[key]
     wanted = {"own": (batch.tokens, read)}
     if batch.targets.ndim == 2:
         wanted["target"] = (batch.targets, read & batch.loss_mask.cpu())
@@ -158,9 +161,7 @@ def measure(
     scored = torch.stack([positions for _, positions in wanted.values()], dim=-1)
     values = np.empty((len(wanted), len(BASES), len(points), len(batch)))
     for b, name in enumerate(BASES):
-        _find_tops(capture, points, read, name, how, final_norm)
-        for p, point in enumerate(points):
-            right = _hits(capture, point, expected, read, name, how, final_norm)
+        for p, right in enumerate(_hits(capture, points, expected, read, name, how, final_norm)):
             values[:, b, p] = ((right * scored).sum(1) / scored.sum(1)).T.numpy()
     measured = Measurement(
         name="Top token of the residual",
@@ -175,67 +176,43 @@ def measure(
     return said_of_sample(measured, capture)
 
 
-def _read(capture: Capture) -> Bool[Tensor, "batch pos"]:
-    """The positions that tokens are read at; the same ones beside another example's tokens."""
-    key = ("by row", "read")
-    if key not in capture.computed:
-        capture.computed[key] = positions_read(capture, real_positions(capture))
-    return capture.computed[key]
-
-
-@torch.no_grad()
-def _find_tops(
-    capture: Capture,
-    points: Sequence[str],
-    read: Bool[Tensor, "batch pos"],
-    basis_name: str,
-    how: How,
-    final_norm: bool,
-) -> None:
-    """The largest component at each position that is read, and how many tie for it, once for a capture.
-
-    All points go together: a large vocabulary's vectors are read once for many rows.
-    """
-    keys = {point: ("by row", "top", point, basis_name, how, final_norm) for point in points}
-    missing = [point for point in points if keys[point] not in capture.computed]
-
-    def largest(x: Tensor) -> Tensor:
-        parts = components(capture.subject, x, basis_name, how=how, final_norm=final_norm)
-        return torch.stack(top(parts), dim=-1)
-
-    if missing:
-        residuals = torch.stack([capture[point][read] for point in missing])
-        tops = by_rows(largest, residuals, width=len(capture.subject.encoder)).cpu()
-        for point, each in zip(missing, tops, strict=True):
-            found = torch.zeros(*read.shape, 2, dtype=torch.long)
-            found[read] = each
-            capture.computed[keys[point]] = found
-
-
 @torch.no_grad()
 def _hits(
     capture: Capture,
-    point: str,
+    points: Sequence[str],
     expected: Int[Tensor, "batch pos wanted"],
     read: Bool[Tensor, "batch pos"],
     basis_name: str,
     how: How,
     final_norm: bool,
-) -> Float[Tensor, "batch pos wanted"]:
-    """Whether the largest component (`_find_tops`) at each position is that of these tokens; 1/k of k that tie."""
-    key = ("by row", "top", point, basis_name, how, final_norm)
+) -> Iterator[Float[Tensor, "batch pos wanted"]]:
+    """At each point, whether the largest component at each position is that of these tokens; 1/k of k that tie.
+
+    The largest ones are found once for a capture, of all points together: a large vocabulary's vectors are read once
+    for many rows.
+    """
+    computed, width = capture.computed, len(capture.subject.encoder)
+    parts = partial(components, capture.subject, basis_name=basis_name, how=how, final_norm=final_norm)
+    keys = {point: ("by row", "top", point, basis_name, how, final_norm) for point in points}
+    missing = [point for point in points if keys[point] not in computed]
 
     def tied(x: Tensor, classes: Tensor) -> Tensor:
-        each = components(capture.subject, x, basis_name, how=how, final_norm=final_norm)
+        each = parts(x)
         return torch.stack([hit(each, one.to(each.device)) for one in classes.unbind(-1)], dim=-1)
 
-    n_tokens = len(capture.subject.encoder)
-    first, n_first = capture.computed[key].unbind(-1)
-    right = (first[..., None] == expected).float()
-    ties = read & (n_first != 1)
-    if ties.any():
-        right[ties] = by_rows(tied, capture[point][ties], expected[ties], width=n_tokens).cpu()
-    return right
+    if missing:
+        residuals = torch.stack([capture[point][read] for point in missing])
+        tops = by_rows(lambda x: torch.stack(top(parts(x)), dim=-1), residuals, width=width).cpu()
+        for point, of_point in zip(missing, tops, strict=True):  # the token, and how many tie
+            computed[keys[point]] = torch.zeros(*read.shape, 2, dtype=torch.long)
+            computed[keys[point]][read] = of_point
+    for point in points:
+        first, n_first = computed[keys[point]].unbind(-1)
+        right = (first[..., None] == expected).float()
+        ties = read & (n_first != 1)
+        if ties.any():
+            right[ties] = by_rows(tied, capture[point][ties], expected[ties], width=width).cpu()
+        yield right
 
 
 def real_positions(capture: Capture) -> Tensor:

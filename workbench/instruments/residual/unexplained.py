@@ -30,24 +30,20 @@ needs, why_not = from_embedding, no_reason
 
 @lru_cache(maxsize=6)
 def span(*bases: Float[Tensor, "token d_model"]) -> Float[Tensor, "d_model rank"]:
-    """Orthonormal columns that span the rows of these bases together, in float64, up to their `rounding`."""
-    _, singular, directions = torch.linalg.svd(_triangle(bases), full_matrices=False)
-    smallest = rounding(bases[0], sum(len(basis) for basis in bases)) * singular[0]
-    return directions[singular > smallest].T
+    """Orthonormal columns that span the rows of these bases together, in float64, up to their `rounding`.
 
-
-def _triangle(bases: Sequence[Float[Tensor, "row d_model"]]) -> Float[Tensor, "row_or_d_model d_model"]:
-    """A matrix with the singular values and right singular vectors of the rows of these bases together, in float64.
-
-    Of many rows it is the triangle of their QR factors, taken `ROWS` at a time, so that a large vocabulary does not
-    stand in memory twice more; a few rows are returned as they are.
+    Of many rows they are those of the triangle of their QR factors, which has the same singular values and right
+    vectors: taken `ROWS` at a time, a large vocabulary does not stand in memory twice more.
     """
-    if sum(len(basis) for basis in bases) <= ROWS:
-        return torch.cat([basis.double() for basis in bases])
-    upper = bases[0][:0].double()
-    for some in (part for basis in bases for part in basis.split(ROWS)):
-        upper = torch.linalg.qr(torch.cat([upper, some.double()]), mode="r").R
-    return upper
+    n_rows = sum(len(basis) for basis in bases)
+    if n_rows <= ROWS:
+        rows = torch.cat([basis.double() for basis in bases])
+    else:
+        rows = bases[0][:0].double()
+        for some in (part for basis in bases for part in basis.split(ROWS)):
+            rows = torch.linalg.qr(torch.cat([rows, some.double()]), mode="r").R
+    _, singular, directions = torch.linalg.svd(rows, full_matrices=False)
+    return directions[singular > rounding(bases[0], n_rows) * singular[0]].T
 
 
 @torch.no_grad()

@@ -75,8 +75,8 @@ class _LidarStream:
         """How many answers came at least twice."""
         return int((self._counts >= 2).sum())
 
-    def scatters(self) -> tuple[Float[Tensor, "d d"], Float[Tensor, "d d"]]:
-        """Σ_b and Σ_w, with δ.
+    def value(self) -> float:
+        """LiDAR of all rows so far.
 
         Raises:
             CannotMeasureError: if fewer than two answers came twice.
@@ -90,11 +90,7 @@ class _LidarStream:
         share = counts / counts.sum()
         apart = means - share @ means
         within = self._within / counts.sum() + self.delta * torch.eye(means.shape[1], dtype=torch.float64)
-        return (apart * share[:, None]).T @ apart, within
-
-    def value(self) -> float:
-        """LiDAR of all rows so far."""
-        between, within = self.scatters()
+        between = (apart * share[:, None]).T @ apart
         values, vectors = torch.linalg.eigh(within)
         whiten = vectors @ values.rsqrt().diag() @ vectors.T
         return shannon_rank(torch.linalg.eigvalsh(whiten @ between @ whiten).clamp(min=0))

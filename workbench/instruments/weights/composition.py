@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from workbench.capture import Subject
 from workbench.instruments.weights.heads import HeadWeights, why_no_weights
@@ -32,41 +30,31 @@ def why_not(subject: Subject) -> str | None:
 
 
 @torch.no_grad()
-def _scores(weights: HeadWeights, kind: str) -> Float[Tensor, "layer head of_layer of_head"]:
-    """The score of every pair, NaN where the second head is not in a later layer than the first.
-
-    Raises:
-        ValueError: if the kind is not `Q`, `K` or `V`.
-    """
-    if kind not in KINDS:
-        raise ValueError(f"heads compose by {', '.join(KINDS)}, not {kind!r}")
-    into, out = weights.circuit("OV")
-    left, right = weights.circuit("OV" if kind == "V" else "QK")
-    left, right = (right.mT, left.mT) if kind == "K" else (left, right)
-    # Through the triangles of the outer factors, whose norms are theirs: nothing of d_model × d_model is made
-    before = torch.linalg.qr(into).R @ out
-    after = left @ torch.linalg.qr(right.mT).R.mT
-    both = torch.einsum("lhid,mgdj->lhmgij", before, after).flatten(-2).norm(dim=-1)
-    norms = before.flatten(-2).norm(dim=-1)[:, :, None, None] * after.flatten(-2).norm(dim=-1)
-    number = torch.arange(len(before))
-    earlier = (number[:, None] < number)[:, None, :, None]
-    return torch.where(earlier, both / torch.where(norms > 0, norms, torch.nan), torch.nan)
-
-
 def measure(subject: Subject) -> Measurement:
     """Every composition score: dims `kind` (Q, K, V), `layer`, `head`, `of layer`, `of head`; the latter read.
+
+    NaN where the second head is not in a later layer than the first.
 
     Raises:
         ValueError: if the model's maps are not known.
     """
     weights = HeadWeights.of(subject)
-    values = torch.stack([_scores(weights, kind) for kind in KINDS]).numpy()
-    _, n_layers, n_heads = values.shape[:3]
-    d_model = weights.q.shape[-2]
-    layers, heads = range(n_layers), range(n_heads)
+    n_layers, n_heads, d_model = weights.q.shape[:3]
+    layers, heads, number = range(n_layers), range(n_heads), torch.arange(n_layers)
+    earlier = (number[:, None] < number)[:, None, :, None]  # of [layer, head, of layer, of head]
+    # Through the triangles of the outer factors, whose norms are theirs: nothing of d_model × d_model is made
+    into, out = weights.circuit("OV")
+    before, scores = torch.linalg.qr(into).R @ out, []
+    for kind in KINDS:
+        left, right = weights.circuit("OV" if kind == "V" else "QK")
+        left, right = (right.mT, left.mT) if kind == "K" else (left, right)
+        after = left @ torch.linalg.qr(right.mT).R.mT
+        both = torch.einsum("lhid,mgdj->lhmgij", before, after).flatten(-2).norm(dim=-1)
+        norms = before.flatten(-2).norm(dim=-1)[:, :, None, None] * after.flatten(-2).norm(dim=-1)
+        scores.append(torch.where(earlier, both / torch.where(norms > 0, norms, torch.nan), torch.nan))
     return Measurement(
         name="Composition scores",
-        values=values,
+        values=torch.stack(scores).numpy(),
         dims=("kind", "layer", "head", "of layer", "of head"),
         coords={"kind": KINDS, "layer": layers, "head": heads, "of layer": layers, "of head": heads},
         units="share of the norms",

@@ -15,7 +15,7 @@ from typing import cast
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from workbench.capture import Subject
@@ -38,23 +38,20 @@ def why_not(subject: Subject) -> str | None:
     return None
 
 
-def _waves(p: int) -> Float[Tensor, "wave p"]:
-    """An orthonormal basis of functions of 0 … p−1, in float64: the constant, then cos and sin of each frequency.
+def _waves(p: int) -> tuple[Float[Tensor, "wave p"], Int[Tensor, " wave"]]:
+    """An orthonormal basis of functions of 0 … p−1, in float64, and the frequency of each; the constant first, with 0.
 
     Frequencies are k = 1 … ⌊p/2⌋, waves 2πkx/p; of an even p the last has a cosine only.
     """
     x = torch.arange(p, dtype=torch.float64)
-    rows = [torch.ones(p, dtype=torch.float64)]
+    rows, frequencies = [torch.ones(p, dtype=torch.float64)], [0]
     for k in range(1, p // 2 + 1):
         angle = 2 * torch.pi * k * x / p
-        rows += [angle.cos()] if 2 * k == p else [angle.cos(), angle.sin()]
+        waves = [angle.cos()] if 2 * k == p else [angle.cos(), angle.sin()]
+        rows += waves
+        frequencies += [k] * len(waves)
     basis = torch.stack(rows)
-    return basis / basis.norm(dim=1, keepdim=True)
-
-
-def _frequency_of_waves(p: int) -> list[int]:
-    """The frequency of each row of `_waves`, 0 for the constant."""
-    return [0] + [k for k in range(1, p // 2 + 1) for _ in range(1 if 2 * k == p else 2)]
+    return basis / basis.norm(dim=1, keepdim=True), torch.tensor(frequencies)
 
 
 def waves_at(p: int, frequencies: Sequence[int]) -> Float[Tensor, "wave p"]:
@@ -65,8 +62,8 @@ def waves_at(p: int, frequencies: Sequence[int]) -> Float[Tensor, "wave p"]:
     """
     if wrong := [k for k in frequencies if not 1 <= k <= p // 2]:
         raise ValueError(f"modulo {p} there are the frequencies 1 to {p // 2}, not {wrong[0]}")
-    chosen = torch.tensor(list(frequencies), dtype=torch.long)
-    return _waves(p)[torch.isin(torch.tensor(_frequency_of_waves(p)), chosen)]
+    waves, of_wave = _waves(p)
+    return waves[torch.isin(of_wave, torch.tensor(list(frequencies), dtype=torch.long))]
 
 
 def _shares(rows: Float[Tensor, "p d"]) -> Float[Tensor, " frequency"]:
@@ -74,10 +71,9 @@ def _shares(rows: Float[Tensor, "p d"]) -> Float[Tensor, " frequency"]:
 
     Zero where all rows are equal.
     """
-    p = len(rows)
-    power = (_waves(p) @ rows.double().cpu()).square().sum(1)[1:]
-    by_frequency = torch.zeros(p // 2, dtype=torch.float64)
-    by_frequency.index_add_(0, torch.tensor(_frequency_of_waves(p)[1:]) - 1, power)
+    waves, of_wave = _waves(len(rows))
+    power = (waves @ rows.double().cpu()).square().sum(1)
+    by_frequency = torch.zeros(len(rows) // 2, dtype=torch.float64).index_add_(0, of_wave[1:] - 1, power[1:])
     total = by_frequency.sum()
     rounding = 1e-20 * rows.double().square().sum().cpu()
     return by_frequency / total if total > rounding else torch.zeros_like(by_frequency)
@@ -107,26 +103,21 @@ def without(rows: Float[Tensor, "number ..."], frequencies: Sequence[int]) -> Fl
     return (flat - chosen.T @ (chosen @ flat)).reshape(rows.shape)
 
 
-def _matrices(subject: Subject) -> dict[str, Float[Tensor, "p d"]]:
-    """What is transformed: `embedding`, `unembedding`, and `neurons` (number by neuron) where there is a last MLP."""
-    p = subject.task.p  # type: ignore[attr-defined]
-    vectors = {"embedding": subject.encoder[:p], "unembedding": subject.decoder[:p]}
-    if isinstance(subject.model, Decoder) and (mlp := cast(Layer, subject.model.layers[-1]).mlp) is not None:
-        vectors["neurons"] = subject.decoder[:p] @ mlp.fc_out.weight.detach()
-    return vectors
-
-
 @torch.no_grad()
 def measure(subject: Subject, *, seed: int = 0) -> Measurement:
-    """The share of variance at each frequency: dims `matrix` (see `_matrices`), `frequency` (1 … ⌊p/2⌋).
+    """The share of variance at each frequency: dims `matrix`, `frequency` (1 … ⌊p/2⌋).
 
-    The settings hold, under `key`, the frequencies that each matrix names, and under `threshold` what they exceed.
+    Matrices are `embedding`, `unembedding`, and `neurons` (number by neuron) where there is a last MLP. The settings
+    hold, under `key`, the frequencies that each matrix names, and under `threshold` what they exceed.
 
     Args:
         subject: the model's facts.
         seed: of the random orders.
     """
-    own = _matrices(subject)
+    p = subject.task.p  # type: ignore[attr-defined]
+    own = {"embedding": subject.encoder[:p], "unembedding": subject.decoder[:p]}
+    if isinstance(subject.model, Decoder) and (mlp := cast(Layer, subject.model.layers[-1]).mlp) is not None:
+        own["neurons"] = subject.decoder[:p] @ mlp.fc_out.weight.detach()
     values = torch.stack([_shares(rows) for rows in own.values()])
     return Measurement(
         name="Fourier spectrum",

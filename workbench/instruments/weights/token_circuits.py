@@ -47,13 +47,12 @@ def measure(subject: Subject) -> Measurement:
         ValueError: if the model's maps are not known.
     """
     weights, (encoder, decoder) = HeadWeights.of(subject), _bases(subject)
-    values = [
-        _sign(weights.o @ (decoder.T @ encoder) @ weights.v),
-        _sign(weights.k.mT @ (encoder.T @ encoder) @ weights.q),
-    ]
+    # d_head × d_head matrices with the circuits' eigenvalues other than 0
+    small = (weights.o @ (decoder.T @ encoder) @ weights.v, weights.k.mT @ (encoder.T @ encoder) @ weights.q)
+    eigenvalues = torch.linalg.eigvals(torch.stack(small))  # [property, layer, head, d_head]
     return Measurement(
         name="Token circuits",
-        values=torch.stack(values).numpy(),
+        values=(eigenvalues.real.sum(-1) / eigenvalues.abs().sum(-1)).numpy(),
         dims=("property", "layer", "head"),
         coords={"property": PROPERTIES},
         units="share of the eigenvalues",
@@ -118,12 +117,6 @@ def _parts(subject: Subject, layer: int, head: int, kind: str) -> tuple[_End, _E
         ends["position"] = (longer * at, [str(position) for position in range(len(at))])
     rows, columns = (ends[end] for end in ENDS[kind])
     return rows, columns, factors
-
-
-def _sign(small: Float[Tensor, "layer head d_head d_head"]) -> Float[Tensor, "layer head"]:
-    """Σ λ / Σ |λ|, of the d_head × d_head matrix with the circuit's eigenvalues other than 0."""
-    values = torch.linalg.eigvals(small)
-    return values.real.sum(-1) / values.abs().sum(-1)
 
 
 @torch.no_grad()
