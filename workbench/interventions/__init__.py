@@ -50,6 +50,7 @@ from workbench.interventions.outcomes import (
     single_position,
     token_mask,
     two_other_tokens,
+    with_other_token,
 )
 from workbench.interventions.swap import Places, swap
 from workbench.interventions.try_edit import Edited, try_edit
@@ -96,5 +97,6 @@ __all__ = [
     "token_mask",
     "try_edit",
     "two_other_tokens",
+    "with_other_token",
     "writes",
 ]

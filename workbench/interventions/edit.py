@@ -127,10 +127,10 @@ def span(position: int | None, n_pos: int) -> Sequence[int]:
     return [position]
 
 
-def position_mask(places: Sequence[int], seen: Capture) -> Bool[Tensor, " pos"]:
-    mask = torch.zeros(seen.batch.tokens.shape[1], dtype=torch.bool)
-    mask[list(places)] = True
-    return mask
+def position_mask(position: int | None, seen: Capture) -> Bool[Tensor, " pos"]:
+    """Where a captured input is edited. Raises ValueError if there is no such position."""
+    n_pos = seen.batch.tokens.shape[1]
+    return torch.isin(torch.arange(n_pos), torch.tensor(span(position, n_pos)))
 
 
 def head_in_words(layer: int | None, head: int | None) -> str:

@@ -79,18 +79,14 @@ def cutting(
         by_layer = {at: list(range(model.cfg.n_heads)) if head is None else [head] for at in layers}
     else:
         by_layer = in_layers(heads)
-    return [(f"blocks.{at}.attn.hook_pattern", partial(_cut, rows=rows, heads=cut)) for at, cut in by_layer.items()]
 
+    def cut(pattern: Float[Tensor, "batch head query key"], hook: Any, in_heads: list[int]) -> Tensor:
+        edited = pattern.clone()
+        for each in in_heads:
+            edited[example, each, query, key] = 0
+        return edited
 
-def _cut(
-    pattern: Float[Tensor, "batch head query key"], hook: Any, rows: Tensor, heads: list[int]
-) -> Float[Tensor, "batch head query key"]:
-    """A copy of the pattern without these edges."""
-    example, query, key = rows.to(pattern.device).unbind(-1)
-    edited = pattern.clone()
-    for head in heads:
-        edited[example, head, query, key] = 0
-    return edited
+    return [(f"blocks.{at}.attn.hook_pattern", partial(cut, in_heads=each)) for at, each in by_layer.items()]
 
 
 @dataclass(frozen=True)

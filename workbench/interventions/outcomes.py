@@ -58,6 +58,17 @@ def excluding(allowed: Bool[Tensor, "#batch option"], *tokens: Int[Tensor, " bat
     return allowed
 
 
+def with_other_token(
+    tokens: Int[Tensor, "batch pos"],
+    position: Int[Tensor, " batch"],
+    allowed: Bool[Tensor, "#batch token"],
+    generator: torch.Generator,
+) -> tuple[Int[Tensor, "batch pos"], Int[Tensor, " batch"], Bool[Tensor, " batch"]]:
+    """The sequences with another allowed token at one position of each; that token; and whether there is one."""
+    token, exists = choose_one(excluding(allowed, at_position(tokens, position)), generator)
+    return tokens.scatter(1, position[:, None], token[:, None]), token, exists
+
+
 def two_other_tokens(
     ids: Int[Tensor, " token"], n: int, taken: Sequence[Int[Tensor, " batch"]], generator: torch.Generator
 ) -> list[tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]]:
