@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.lengths import tested_lengths
@@ -49,6 +47,7 @@ class LongestIncreasingSubsequence(Task):
     summary: ClassVar[str] = "numbers, and the length of their longest increasing subsequence"
     group: ClassVar[str] = "length"
     unit: ClassVar[Literal["sequence"]] = "sequence"
+    answer_mark: ClassVar[str] = "####"
     pair_kinds: ClassVar[dict[str, str]] = {"number": "one number of the sequence is replaced by another"}
 
     length: int = Field(50, ge=2, le=LONGEST, description="most numbers in a sequence")
@@ -142,17 +141,6 @@ class LongestIncreasingSubsequence(Task):
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The number of leading numbers: these are the question in every mode, so all modes have the same test set."""
         return (tokens >= self.values).long().argmax(-1)
-
-    def answer_mask(self, batch: Batch) -> Bool[Tensor, "batch pos"]:
-        """Only the scored positions of the length, which follows ####."""
-        return batch.loss_mask & ((batch.tokens == self.vocabulary.id("####")).cumsum(-1) > 0)
-
-    def answer_start(
-        self, questions: Sequence[Int[Tensor, " pos"]], written: Int[Tensor, "batch new"]
-    ) -> Int[Tensor, " batch"]:
-        """Behind the first ####; in other modes this is in the question, and the answer comes at once."""
-        thought = torch.full((len(written),), int(self.mode == "chain_of_thought"), device=written.device)
-        return after_mark(written, self.vocabulary.id("####"), thought)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         lengths, ends = self.question_length(tokens), self.lengths(tokens)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -21,20 +20,13 @@ def fingerprints(tokens: Int[Tensor, "batch pos"], question_length: Int[Tensor, 
     inside = in_question(tokens.cpu(), question_length.cpu()).numpy()
     # The sum of the question's tokens, each times a fixed random odd number of its position: equal questions have equal
     # sums. Mixing then makes the remainder depend on every bit of the sum.
-    total = (np.where(inside, words, np.uint64(0)) * _coefficients(words.shape[1])).sum(-1, dtype=np.uint64)
-    return _mix(total)
+    odd = _mix(np.arange(1, words.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
+    return _mix((np.where(inside, words, np.uint64(0)) * odd).sum(-1, dtype=np.uint64))
 
 
 def in_question(tokens: Int[Tensor, "batch pos"], question_length: Int[Tensor, " batch"]) -> Bool[Tensor, "batch pos"]:
     """Where each example's question stands: true at its first `question_length` positions."""
     return torch.arange(tokens.shape[1], device=tokens.device) < question_length[:, None]
-
-
-@lru_cache(maxsize=64)
-def _coefficients(width: int) -> np.ndarray:
-    """A fixed random odd number for each position."""
-    with np.errstate(over="ignore"):
-        return _mix(np.arange(1, width + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
 
 
 def _mix(x: np.ndarray) -> np.ndarray:

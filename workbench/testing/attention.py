@@ -244,7 +244,8 @@ def edited_scores_count_or_are_refused(variant: Variant) -> None:
     """Edited scores change the pattern as they say; where no pattern comes from scores, an edit is refused."""
     decoder, at = variant.model(), "blocks.0.attn.hook_attn_scores"
     hooked, own = hook(decoder), decoder.attention[0]
-    scores, doubled = hooked.run_with_cache(some_tokens())[1][at], [(at, lambda scores, hook: 2 * scores)]
+    scores = hooked.run_with_cache(some_tokens())[1][at]
+    doubled: list[Any] = [(at, lambda scores, hook: 2 * scores)]
     if bool(scores.isnan().all()):  # the bridge says so of a pattern that does not come from scores
         try:
             hooked.run_with_hooks(some_tokens(), fwd_hooks=doubled)
