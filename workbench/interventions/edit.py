@@ -69,6 +69,13 @@ def check_head(model: AnyHooked, layer: int | None, head: int | None) -> None:
         raise ValueError(f"there is no head {head}; the model has {n_heads}, from 0")
 
 
+def heads_at(model: AnyHooked, layer: int | None, head: int | None) -> list[Head]:
+    """The heads that are meant, where None is every one. Raises ValueError as `check_head`."""
+    check_head(model, layer, head)
+    layers = range(model.cfg.n_layers) if layer is None else [layer]
+    return [(at, each) for at in layers for each in (range(model.cfg.n_heads) if head is None else [head])]
+
+
 def writes(subject: Subject) -> list[str]:
     """Hook names of what attention and the MLP, if there is one, write, layer by layer."""
     parts = ("attn",) if subject.attention_only else ("attn", "mlp")

@@ -69,7 +69,7 @@ class CutEdge:
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         edges = [(0, query, key) for query, key in self.edges(seen.batch.tokens.shape[1])]
-        return cutting(model, seen.batch, self.layer, edges, head=self.head)
+        return cutting(model, seen.batch, edges, edit.heads_at(model, self.layer, self.head))
 
 
 @dataclass(frozen=True)

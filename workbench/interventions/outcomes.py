@@ -18,6 +18,7 @@ from workbench.measurement import Measurement
 from workbench.models import AnyHooked
 from workbench.models.facts import WatchedOnly, check_editable
 from workbench.tasks import Batch, correct
+from workbench.tasks.pairs import choose
 from workbench.util.progress import steps
 from workbench.util.ties import clear
 
@@ -39,8 +40,7 @@ def choose_one(
     allowed: Bool[Tensor, "batch option"], generator: torch.Generator
 ) -> tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]:
     """One allowed option of each row at random (0 where none is), and whether there is one."""
-    drawn = torch.rand(allowed.shape, generator=generator)
-    return torch.where(allowed, drawn, -1.0).argmax(-1) * allowed.any(-1), allowed.any(-1)
+    return choose(allowed, generator)[:, 0], allowed.any(-1)
 
 
 def token_mask(ids: Int[Tensor, " token"], n: int) -> Bool[Tensor, " n"]:

@@ -173,35 +173,24 @@ class Arithmetic(Task):
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         labels = {name: torch.full_like(tokens, -1) for name in ("value", "operators")}
-        question_ends, ends, words = (
-            self.question_length(tokens).tolist(),
-            self.lengths(tokens).tolist(),
-            self.vocabulary.words,
-        )
+        question_ends, ends = self.question_length(tokens).tolist(), self.lengths(tokens).tolist()
         edges, trees, heights = [], [], []
         for i, row in enumerate(tokens.tolist()):
-            root = read([words[token] for token in row[: question_ends[i] - 1]], self.p)
+            question = question_ends[i] - 1
+            root = read(self.vocabulary.decode(row[:question]), self.p)
             nodes = root.nodes()
+            where = {id(node): at for at, node in enumerate(nodes)}
+            tree = []
             for node in nodes:
                 labels["value"][i, node.end] = node.value
-            labels["value"][i, question_ends[i] - 1] = root.value
-            first = question_ends[i] - 1 if self.mode == "chain_of_thought" else ends[i] - 2
+                operands = [where.get(id(operand), -1) for operand in (node.left, node.right)]
+                tree.append([OPERATORS.index(node.operator) if node.operator else -1, *operands, node.value, node.end])
+            labels["value"][i, question] = root.value
+            first = question if self.mode == "chain_of_thought" else ends[i] - 2
             labels["operators"][i, first : ends[i] - 1] = len(root.leftmost())
-            whole = Node(root.value, root.operator, root.left, root.right, question_ends[i] - 1)
+            whole = Node(root.value, root.operator, root.left, root.right, question)
             edges += [(i, *edge) for edge in sorted({edge for node in [*nodes, whole] for edge in _edges(node)})]
-            where = {id(node): at for at, node in enumerate(nodes)}
-            trees.append(
-                [
-                    [
-                        OPERATORS.index(node.operator) if node.operator else -1,
-                        where.get(id(node.left), -1),
-                        where.get(id(node.right), -1),
-                        node.value,
-                        node.end,
-                    ]
-                    for node in nodes
-                ]
-            )
+            trees.append(tree)
             heights.append(root.height())
         most = max(map(len, trees))
         table = [tree + [[-1] * 5] * (most - len(tree)) for tree in trees]

@@ -235,15 +235,10 @@ class Boxes(Task):
                 begin = end + 1
             edges += [(i, *edge) for edge in story.edges(last, words, question_ends[i])]
             stories.append(story)
-        return Truth(
-            torch.tensor(edges, dtype=torch.long).reshape(-1, 4),
-            labels,
-            {
-                "contents": self._contents(stories),
-                "graph_depth": torch.tensor([max(story.depth) for story in stories]),
-                "layers": torch.tensor([story.layers for story in stories]),
-            },
-        )
+        depth = torch.tensor([max(story.depth) for story in stories])
+        layers = torch.tensor([story.layers for story in stories])
+        arrays = {"contents": self._contents(stories), "graph_depth": depth, "layers": layers}
+        return Truth(torch.tensor(edges, dtype=torch.long).reshape(-1, 4), labels, arrays)
 
     def states(self, tokens: Int[Tensor, " pos"]) -> dict[str, list[tuple[int, int, str]]]:
         """The contents of each box after each clause; clauses that leave them as they are form one stretch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,13 @@ def _batches(path: Path, recipe: Recipe, like: Tensor, rows: Iterable[tuple[str,
             problem = f"the header states {n} sequences, and here is one more"
         if problem is not None:
             raise ValueError(f"{path} is damaged: {where}: {problem}")
-        part.append(_one(row, recipe.head, classes, sets))
+        if sets:
+            targets = torch.zeros(1, len(row["tokens"]), classes, dtype=torch.bool)
+            for position, members in enumerate(row["targets"]):
+                targets[0, position, members] = True
+        else:
+            targets = torch.tensor([row["targets"]])[..., 0]
+        part.append(Batch(torch.tensor([row["tokens"]]), targets, torch.tensor([row["loss_mask"]]), recipe.head))
     if count < n:
         raise ValueError(f"{path} is damaged: its header states {n} sequences, and it has {count}")
     yield Batch.cat(part, task.pad)
@@ -143,13 +149,3 @@ def _problem(row: Any, task: Task, classes: int, sets: bool) -> str | None:
         if not isinstance(scored, bool):
             return f"loss_mask {at} is {brief(repr(scored), 40)}, not true or false"
     return "it ends with padding" if tokens[-1] == task.pad else None
-
-
-def _one(row: Mapping[str, Any], head: str, classes: int, sets: bool) -> Batch:
-    if sets:
-        targets = torch.zeros(1, len(row["tokens"]), classes, dtype=torch.bool)
-        for position, members in enumerate(row["targets"]):
-            targets[0, position, members] = True
-    else:
-        targets = torch.tensor([[target[0] for target in row["targets"]]])
-    return Batch(torch.tensor([row["tokens"]]), targets, torch.tensor([row["loss_mask"]]), head)

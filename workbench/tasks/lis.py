@@ -161,9 +161,8 @@ class LongestIncreasingSubsequence(Task):
             witness[rows, at] = 1
             earlier = before[rows, at]
             at = torch.where(earlier.any(-1), (earlier * (order + 1)).argmax(-1), at)
-        scored = (position >= (lengths if self.mode == "chain_of_thought" else answer)[:, None]) & (
-            position < ends[:, None] - 1
-        )
+        first = lengths if self.mode == "chain_of_thought" else answer
+        scored = (position >= first[:, None]) & (position < ends[:, None] - 1)
         example, longest = final.nonzero(as_tuple=True)
         edges = torch.cat([before.nonzero(), torch.stack([example, answer[example], longest], dim=1)])
         example, query, key = edges[edges[:, 0].argsort(stable=True)].unbind(1)

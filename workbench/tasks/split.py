@@ -1,13 +1,21 @@
-"""The train/test split: an example's side depends on its question alone, so that no question is on both sides."""
+"""Questions: the side of the train/test split depends on them alone, and sequences count once for each.
+
+So no question is on both sides. A task with few questions draws the same ones again and again, and a question drawn
+twice says nothing new about a model: intervals, and the numbers of sequences that verdicts need, count distinct ones.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from workbench.tasks.base import Task
+    from workbench.tasks.batch import Batch
 
 Split = Literal["train", "test"]
 SPLITS: tuple[Split, ...] = ("train", "test")
@@ -34,3 +42,21 @@ def _mix(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+def distinct(task: Task, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
+    """For each example, the number of the first example with the same question: its own number if it is the first."""
+    question = in_question(tokens, task.question_length(tokens))
+    same = torch.where(question, tokens, -1).unique(dim=0, return_inverse=True)[1]
+    number = torch.arange(len(tokens))
+    return torch.full_like(number, len(tokens)).scatter_reduce_(0, same, number, "amin")[same]
+
+
+def once_each(task: Task, batch: Batch) -> Batch:
+    """The batch with each question once, in the order of first appearance."""
+    return batch[distinct(task, batch.tokens) == torch.arange(len(batch))]
+
+
+def counted(drawn: int, different: int) -> str:
+    """The number of sequences in words: `256`, or `256 drawn, 139 distinct` if some questions came twice."""
+    return f"{drawn:,}" if drawn == different else f"{drawn:,} drawn, {different:,} distinct"

@@ -41,17 +41,13 @@ class Measure:
         return {**INSTRUMENTS, **WEIGHTS, **MECHANISMS}[self.name]
 
     @property
-    def is_mechanism(self) -> bool:
-        return self.name in MECHANISMS
-
-    @property
     def of_weights(self) -> bool:
         return self.name in WEIGHTS
 
     def of(self, found: Capture, **fitted: Any) -> Measurement:
         """What it measures on a capture."""
         given = found.subject if self.of_weights else found
-        measured = (self.module.score if self.is_mechanism else self.module.measure)(given, **fitted)
+        measured = (self.module.score if self.name in MECHANISMS else self.module.measure)(given, **fitted)
         require(isinstance(measured, Measurement), f"it returns a Measurement, not a {type(measured).__name__}")
         assert isinstance(measured, Measurement)
         return measured
