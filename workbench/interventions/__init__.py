@@ -48,7 +48,6 @@ from workbench.interventions.outcomes import (
     fallen_without,
     outcomes,
     single_position,
-    token_mask,
     two_other_tokens,
     with_other_token,
 )
@@ -94,7 +93,6 @@ __all__ = [
     "read_by",
     "single_position",
     "swap",
-    "token_mask",
     "try_edit",
     "two_other_tokens",
     "with_other_token",

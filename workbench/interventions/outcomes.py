@@ -43,13 +43,6 @@ def choose_one(
     return choose(allowed, generator)[:, 0], allowed.any(-1)
 
 
-def token_mask(ids: Int[Tensor, " token"], n: int) -> Bool[Tensor, " n"]:
-    """A mask over n token ids that is true for these."""
-    mask = torch.zeros(n, dtype=torch.bool)
-    mask[ids] = True
-    return mask
-
-
 def excluding(allowed: Bool[Tensor, "#batch option"], *tokens: Int[Tensor, " batch"]) -> Bool[Tensor, "batch option"]:
     """The allowed options of each row without these tokens."""
     options = torch.arange(allowed.shape[1])
@@ -70,19 +63,19 @@ def with_other_token(
 
 
 def two_other_tokens(
-    ids: Int[Tensor, " token"], n: int, taken: Sequence[Int[Tensor, " batch"]], generator: torch.Generator
+    ids: Int[Tensor, "*token"], n: int, taken: Sequence[Int[Tensor, " batch"]], generator: torch.Generator
 ) -> list[tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]]:
     """Two random tokens of each example, among these ids, that differ from the tokens taken and from each other.
 
     Args:
-        ids: the tokens to draw from, of a vocabulary of n.
+        ids: the tokens to draw from, of a vocabulary of n; −1 is none.
         n: the size of the vocabulary.
         taken: tokens of each example that are not drawn.
         generator: the only source of chance.
 
     Returns each token with whether there is one: an example may have too few.
     """
-    others = excluding(token_mask(ids, n)[None], *taken)
+    others = excluding(torch.isin(torch.arange(n), ids)[None], *taken)
     third, there = choose_one(others, generator)
     return [(third, there), choose_one(excluding(others, third), generator)]
 

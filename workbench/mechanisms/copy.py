@@ -91,7 +91,7 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     single = (next_token >= 0) & (next_token != identity) & (copies == 1)
     position, testable = choose_one(single, generator)
     own, following = at_outputs(labels, position)
-    symbols = interventions.token_mask(identity[identity >= 0], d_vocab)[None]
+    symbols = torch.isin(torch.arange(d_vocab), identity)[None]
     # The single input that should follow becomes any other symbol but the output token itself.
     place = (before & (tokens == following[:, None])).long().argmax(-1)
     edited, symbol, has_symbol = with_other_token(tokens, place, excluding(symbols, own), generator)

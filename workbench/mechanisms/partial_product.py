@@ -138,7 +138,7 @@ class _ReplacedDigits:
         """Draw what is tested, and the digits that replace others: from 1 to 9, as any place of an operand may have."""
         assert isinstance(subject.task, Multiplication)
         d, digit = subject.task.digits, subject.task.truth(tokens).labels["digit"]
-        digits = interventions.token_mask(torch.arange(1, 10), 10)[None]
+        digits = (torch.arange(10) > 0)[None]
         position, testable = interventions.choose_one((digit >= 0) & (digit < d), generator)
         place = interventions.at_position(digit, position).clamp(min=0)
 

@@ -101,14 +101,6 @@ class Boxes(Task):
         return self._or(self.min_operations, 32, 1), self._or(self.max_operations, 32, 31)
 
     @property
-    def _filled(self) -> str:
-        return str(self._or(self.filled, "any", "half_always"))
-
-    @property
-    def _moves(self) -> str:
-        return str(self._or(self.moves, "mixed", "contents"))
-
-    @property
     def _naming(self) -> int:
         """Tokens that name the box that is asked about, after the text."""
         return 2 if self.ask == "one" else 0

@@ -100,23 +100,19 @@ class LongestIncreasingSubsequence(Task):
         low, high = (self.shortest, self.length) if length is None else (length, length)
         lengths = rng.integers(low, high + 1, n)
         numbers = rng.integers(self.length + 1, self.values, (n, int(lengths.max())))
-        for row, size in zip(numbers, lengths.tolist(), strict=True):
-            self._plant(row[:size], rng)
+        for row, size in zip(numbers, lengths.tolist(), strict=True):  # one to three increasing runs at random places
+            n_runs = int(rng.integers(1, min(3, size) + 1))
+            planted = int(rng.integers(n_runs, size + 1))
+            cuts = np.sort(rng.permutation(planted - 1)[: n_runs - 1] + 1).tolist()
+            places = rng.permutation(size)
+            for begin, end in pairwise([0, *cuts, planted]):
+                values = rng.choice(self.values - self.length - 1, end - begin, replace=False)
+                row[np.sort(places[begin:end])] = np.sort(values) + self.length + 1
         return self._batch(torch.from_numpy(numbers), torch.from_numpy(lengths))
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         question = in_question(tokens, self.question_length(tokens))
         return with_other_value(tokens, question, self.length + 1, self.values, generator)
-
-    def _plant(self, row: np.ndarray, rng: np.random.Generator) -> None:
-        """Overwrite random positions of a row with one to three increasing runs."""
-        n_runs = int(rng.integers(1, min(3, len(row)) + 1))
-        planted = int(rng.integers(n_runs, len(row) + 1))
-        cuts = np.sort(rng.permutation(planted - 1)[: n_runs - 1] + 1).tolist()
-        places = rng.permutation(len(row))
-        for begin, end in pairwise([0, *cuts, planted]):
-            values = rng.choice(self.values - self.length - 1, end - begin, replace=False)
-            row[np.sort(places[begin:end])] = np.sort(values) + self.length + 1
 
     def _batch(self, numbers: Int[Tensor, "batch number"], lengths: Int[Tensor, " batch"]) -> Batch:
         n, width = numbers.shape

@@ -158,10 +158,9 @@ def _changes(
     usable = task.is_test(proposed) & (proposed != tokens).any(-1)
     usable &= task.question_length(proposed) == task.question_length(tokens)
     rows = []
-    for number, row in enumerate(source):
-        candidates = proposed[number * TRIES : (number + 1) * TRIES][usable[number * TRIES : (number + 1) * TRIES]]
+    for row, candidates, can_be in zip(source, proposed.split(TRIES), usable.split(TRIES), strict=True):
         clean = None
-        for candidate in candidates:
+        for candidate in candidates[can_be]:
             try:
                 clean, corrupted = clean or task.answered(row), task.answered(candidate)
             except ValueError:  # the change has made it no question of the task

@@ -225,8 +225,7 @@ class Sorting(TaskWithLengths):
         is_output = real & (position > length)
         minimum = torch.where(is_input, tokens, self.q + 1).amin(-1, keepdim=True)
         following = tokens.roll(-1, dims=1)
-        last = position == tokens.shape[1] - 1
-        has_next = is_output & is_output.roll(-1, dims=1) & ~last
+        has_next = is_output & is_output.roll(-1, dims=1)  # the first position, which comes around, is no output
         same = tokens[:, :, None] == tokens[:, None, :]
         later = position[None, :] > position[:, None]
         copies_left = (same & later & is_output[:, None, :]).sum(-1)
