@@ -30,7 +30,6 @@ def cut_edges(
     layer: int | None,
     edges: Sequence[Edge] | Int[Tensor, "edge 3"],
     *,
-    head: int | None = None,
     heads: Sequence[Head] | None = None,
 ) -> Float[Tensor, "batch pos class"]:
     """The logits when some queries may not read some keys: these entries of the attention pattern are 0.
@@ -41,16 +40,15 @@ def cut_edges(
     Args:
         model: the hooked model.
         batch: what to run on.
-        layer: the layer to edit; None for every layer.
+        layer: the layer to edit, in every head; None for every layer.
         edges: (example, query, key) of each entry; none leaves the model as it is.
-        head: the head to edit; None for every head.
-        heads: edit these heads (layer, head) only; given in place of `layer` and `head`.
+        heads: edit these heads (layer, head) only; given in place of `layer`.
 
     Raises:
         ValueError: if there is no such layer, head, example or position, or a key comes after its query.
     """
-    assert heads is None or (layer, head) == (None, None), "heads take the place of layer and head"
-    hooks = cutting(model, batch, edges, heads_at(model, layer, head) if heads is None else heads)
+    assert heads is None or layer is None, "heads take the place of a layer"
+    hooks = cutting(model, batch, edges, heads_at(model, layer, None) if heads is None else heads)
     return edited_logits(model, batch.tokens, hooks)
 
 

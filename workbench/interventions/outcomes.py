@@ -200,28 +200,19 @@ def can_remove_heads(model: AnyHooked) -> bool:
 
 
 @torch.no_grad()
-def fallen_without(
-    model: AnyHooked,
-    subject: Subject,
-    batch: Batch,
-    heads: Sequence[Head],
-    at: Mapping[str, Bool[Tensor, "batch pos"]] | None = None,
-) -> Measurement:
+def fallen_without(model: AnyHooked, subject: Subject, batch: Batch, heads: Sequence[Head]) -> Measurement:
     """The share of each example's right answers that are wrong when a head writes nothing, each head by itself.
 
     Args:
         model, subject, batch: the model, what is known of it, and what it runs on.
         heads: the heads that are removed, one at a time.
-        at: name -> the positions whose answers count, each by itself; by default all.
 
-    Returns dims `removed` (`layer 0, head 3`, …), of several positions `at`, and `example`; NaN where no answer is
-    right to begin with.
+    Returns dims `removed` (`layer 0, head 3`, …), `example`; NaN where no answer is right to begin with.
 
     Raises:
         ValueError: if there is no such layer or head, or the model does not show or read what it reads.
     """
     right = (correct(edited_logits(model, batch.tokens, []).cpu(), batch) == 1) & batch.loss_mask
-    counted = right if at is None else torch.stack([right & positions.cpu() for positions in at.values()])
     fallen = []
     for layer, head in steps(heads, "removing heads one by one"):
         check_head(model, layer, head)
@@ -229,12 +220,12 @@ def fallen_without(
         mine = torch.arange(model.cfg.n_heads)[:, None] == head
         hooks: Hooks = [(_point(layer), partial(put, where=mine, values=torch.zeros(())))]
         after = correct(edited_logits(model, batch.tokens, hooks).cpu(), batch)
-        fallen.append((counted & (after < 1)).sum(-1).double() / counted.sum(-1))
+        fallen.append((right & (after < 1)).sum(-1).double() / right.sum(-1))
     return Measurement(
         name="Right answers that fall without a head",
         values=torch.stack(fallen).numpy(),
-        dims=(REMOVED, "example") if at is None else (REMOVED, "at", "example"),
-        coords={REMOVED: [head_in_words(*head) for head in heads], "at": list(at or ()), "example": range(len(batch))},
+        dims=(REMOVED, "example"),
+        coords={REMOVED: [head_in_words(*head) for head in heads], "example": range(len(batch))},
         units="share",
         settings={"model": subject.name},
         caption="Of the answers that are right, each predicted from the true tokens before it, the share that is wrong "

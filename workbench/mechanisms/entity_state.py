@@ -59,28 +59,31 @@ def score(capture: Capture) -> Measurement:
     NaN where an example's answer is about no box that a clause has changed.
     """
     clause, gold = capture.truth.labels["clause"], _gold_clauses(capture.truth)
-    example, query = (gold >= 0).nonzero(as_tuple=True)
-    n_clauses = int(clause.max()) + 1
-
-    def share(mixing: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head"]:
-        rows = mixing[example, :, query].double()  # in which clauses of equal length get equal shares of a uniform row
-        place = torch.where(clause >= 0, clause, n_clauses)[example, None].expand_as(rows)
-        mass = rows.new_zeros(*rows.shape[:2], n_clauses + 1).scatter_add(2, place, rows)[..., :n_clauses]
-        exists = torch.zeros_like(mass[:, 0]).scatter(1, clause[example].clamp(min=0), 1.0) > 0
-        mass = mass.masked_fill(~exists[:, None], -1.0)
-        read = hit(mass, gold[example, query, None].expand(mass.shape[:-1])) * (mass.amax(-1) > 0)  # else none is read
-        count = torch.zeros(len(gold), rows.shape[1], dtype=torch.double).index_add(0, example, read.double())
-        return count / (gold >= 0).sum(-1, keepdim=True)
-
     return attention_graph.by_head(
         capture,
-        share,
+        lambda mixing: _read(mixing, clause, gold),
         matrix="resolvent",
         name="Entity state",
         units="share",
         caption="Share of the answer's words about a box at which the clause that last changed it gets more of the "
         "head's row than every other clause. It does not show what is read there.",
     )
+
+
+def _read(
+    mixing: Float[Tensor, "batch head query key"], clause: Int[Tensor, "batch pos"], gold: Int[Tensor, "batch pos"]
+) -> Float[Tensor, "batch head"]:
+    """The share of the queries with a gold clause at which it has more mass than every other."""
+    example, query = (gold >= 0).nonzero(as_tuple=True)
+    rows = mixing[example, :, query].double()  # in which clauses of equal length get equal shares of a uniform row
+    n_clauses = int(clause.max()) + 1
+    place = torch.where(clause >= 0, clause, n_clauses)[example, None].expand_as(rows)
+    mass = rows.new_zeros(*rows.shape[:2], n_clauses + 1).scatter_add(2, place, rows)[..., :n_clauses]
+    exists = torch.zeros_like(mass[:, 0]).scatter(1, clause[example].clamp(min=0), 1.0) > 0
+    mass = mass.masked_fill(~exists[:, None], -1.0)
+    holds = hit(mass, gold[example, query, None].expand(mass.shape[:-1])) * (mass.amax(-1) > 0)  # else nothing is read
+    count = torch.zeros(len(gold), rows.shape[1], dtype=torch.double).index_add(0, example, holds.double())
+    return count / (gold >= 0).sum(-1, keepdim=True)
 
 
 def causal(

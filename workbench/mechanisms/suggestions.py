@@ -64,14 +64,12 @@ def strongest_edge(seen: Capture, layer: int, head: int, query: int | None = Non
     n_pos = len(weight)
     if query is not None and not 0 <= query < n_pos:
         raise ValueError(f"there is no position {query}; the input has {n_pos}, from 0")
-    scored = seen.batch.loss_mask[0, :n_pos].cpu()
-    rows = torch.arange(n_pos) == query if query is not None else scored
-    rows = rows & (torch.arange(n_pos) > 0)
-    if query is None and not rows.any():
-        rows = torch.arange(n_pos) > 0
-    if not rows.any():
-        return None
+    rows = seen.batch.loss_mask[0, :n_pos].cpu() if query is None else torch.arange(n_pos) == query
+    if query is None and not rows[1:].any():
+        rows = torch.ones_like(rows)
     allowed = torch.ones(n_pos, n_pos, dtype=torch.bool).tril(-1) & rows[:, None]
+    if not allowed.any():
+        return None
     at = int(torch.where(allowed, weight, -1.0).argmax())
     return at // n_pos, at % n_pos
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import chain
+from itertools import chain, groupby
 from string import ascii_uppercase
 from typing import Any, ClassVar, Literal
 
@@ -238,16 +238,13 @@ class Boxes(Task):
         clauses, held = truth.labels["clause"][0], truth.arrays["contents"][0]
         by_box: dict[str, list[tuple[int, int, str]]] = {}
         for box in range(self.boxes):
-            stretches: list[tuple[int, int, str]] = []
-            for clause in range(int(clauses.max()) + 1):
-                where = (clauses == clause).nonzero()[:, 0]
-                items = [OBJECTS[i] for i in held[clause, box].nonzero()[:, 0].tolist()]
-                words, begin, end = ", ".join(items), int(where[0]), int(where[-1])
-                if stretches and stretches[-1][2] == words:
-                    stretches[-1] = (stretches[-1][0], end, words)
-                else:
-                    stretches.append((begin, end, words))
-            if any(words for _, _, words in stretches):
+            words = [", ".join(OBJECTS[i] for i in items.nonzero()[:, 0].tolist()) for items in held[:, box]]
+            stretches = []
+            for same, alike in groupby(range(len(words)), key=words.__getitem__):
+                first, *others = alike
+                where = ((clauses >= first) & (clauses <= max(others, default=first))).nonzero()[:, 0]
+                stretches.append((int(where[0]), int(where[-1]), same))
+            if any(words):
                 by_box[f"Box {ascii_uppercase[box]}"] = stretches
         return by_box
 
