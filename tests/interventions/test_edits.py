@@ -25,6 +25,7 @@ from workbench.interventions import (
     try_edit,
     writes,
 )
+from workbench.interventions.edit import heads_at
 from workbench.interventions.one_input import AVERAGED
 from workbench.mechanisms.suggestions import another, strongest_edge, suggestions
 from workbench.models import Decoder, DecoderConfig
@@ -117,9 +118,9 @@ def test_a_moved_edge_keeps_the_sum_of_its_row_and_touches_nothing_else(untraine
 def test_a_cut_edge_is_that_of_cut_edges_in_every_place_that_is_not_named(untrained: Any) -> None:
     model, seen = untrained
     for layer, head in ((0, 1), (None, 0), (1, None), (None, None)):
-        expected = cut_edges(model, seen.batch, layer, [(0, 9, 3)], head=head)
+        expected = cut_edges(model, seen.batch, None, [(0, 9, 3)], heads=heads_at(model, layer, head))
         assert torch.equal(after(untrained, CutEdge(9, 3, layer, head)), expected)
-    everything = cut_edges(model, seen.batch, 1, [(0, 9, key) for key in range(10)], head=0)
+    everything = cut_edges(model, seen.batch, None, [(0, 9, key) for key in range(10)], heads=[(1, 0)])
     assert torch.equal(after(untrained, CutEdge(9, None, 1, 0)), everything)
     unread = cut_edges(model, seen.batch, 0, [(0, query, 9) for query in range(9, 16)])
     assert torch.equal(after(untrained, CutEdge(None, 9, 0)), unread)

@@ -41,7 +41,7 @@ def test_a_cut_edge_is_an_entry_of_the_pattern_set_to_zero() -> None:
     A[edges[:, 0], 1, edges[:, 1], edges[:, 2]] = 0
     with model.hooks(fwd_hooks=[("blocks.0.attn.hook_pattern", lambda pattern, hook: A)]):
         expected = model(BATCH.tokens)
-    assert torch.allclose(cut_edges(model, BATCH, 0, edges, head=1), expected, atol=1e-5)
+    assert torch.allclose(cut_edges(model, BATCH, None, edges, heads=[(0, 1)]), expected, atol=1e-5)
 
 
 def test_a_row_that_loses_everything_reads_nothing() -> None:
@@ -63,7 +63,7 @@ def test_edges_that_are_not_there_are_refused() -> None:
     with pytest.raises(ValueError, match="no layer 2; the model has 2, from 0"):
         cut_edges(model, BATCH, 2, [])
     with pytest.raises(ValueError, match="no head -1; the model has 2, from 0"):
-        cut_edges(model, BATCH, 0, [], head=-1)
+        cut_edges(model, BATCH, None, [], heads=[(0, -1)])
     for edge in ((4, 3, 2), (0, 16, 2), (0, 3, 4), (0, 3, -1)):
         with pytest.raises(ValueError, match="in 4 examples of 16 positions"):
             cut_edges(model, BATCH, 0, [edge])

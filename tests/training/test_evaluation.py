@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import workbench
 from workbench.runs import Run, load_run, states
 from workbench.tasks import TASKS, make
-from workbench.tasks.answers import Answers, _edit_distance
+from workbench.tasks.answers import Answers
 from workbench.training import preset_config
 from workbench.training.data import training_batches
 from workbench.training.evaluation import Evaluation
@@ -185,7 +185,8 @@ def test_edit_distance_is_levenshteins(rows: list[tuple[list[int], int]]) -> Non
     first = torch.tensor([row for row, _ in rows])
     second, lengths = first.roll(1, 0).flip(1), torch.tensor([n for _, n in rows])
     wanted = [levenshtein(a[:n].tolist(), b[:n].tolist()) for a, b, n in zip(first, second, lengths, strict=True)]
-    assert _edit_distance(first, second, lengths).tolist() == wanted
+    answers = Answers(TASKS["sorting"](), list(second), second, lengths, n_new=5)
+    assert answers.edit_distance(first).tolist() == wanted
 
 
 @pytest.mark.parametrize("name", [name for name in TASKS if name != "text"])

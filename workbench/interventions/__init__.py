@@ -48,8 +48,8 @@ from workbench.interventions.outcomes import (
     fallen_without,
     outcomes,
     single_position,
-    token_mask,
     two_other_tokens,
+    with_other_token,
 )
 from workbench.interventions.swap import Places, swap
 from workbench.interventions.try_edit import Edited, try_edit
@@ -93,8 +93,8 @@ __all__ = [
     "read_by",
     "single_position",
     "swap",
-    "token_mask",
     "try_edit",
     "two_other_tokens",
+    "with_other_token",
     "writes",
 ]

@@ -69,7 +69,7 @@ class AlongDirection:
             raise ValueError(f"{named.name} does not say where its directions were found: name a point")
         edit.check_point(point, edit.points(seen.subject))
         new = lookup(NEW, self.how, "edit along a direction")
-        where = edit.position_mask(self.places(seen.batch.tokens.shape[1]), seen)[:, None]
+        where = edit.position_mask(self.position, seen)[:, None]
 
         def move(activation: Tensor, hook: Any) -> Tensor:
             d = direction.to(activation)

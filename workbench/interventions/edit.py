@@ -69,6 +69,13 @@ def check_head(model: AnyHooked, layer: int | None, head: int | None) -> None:
         raise ValueError(f"there is no head {head}; the model has {n_heads}, from 0")
 
 
+def heads_at(model: AnyHooked, layer: int | None, head: int | None) -> list[Head]:
+    """The heads that are meant, where None is every one. Raises ValueError as `check_head`."""
+    check_head(model, layer, head)
+    layers = range(model.cfg.n_layers) if layer is None else [layer]
+    return [(at, each) for at in layers for each in (range(model.cfg.n_heads) if head is None else [head])]
+
+
 def writes(subject: Subject) -> list[str]:
     """Hook names of what attention and the MLP, if there is one, write, layer by layer."""
     parts = ("attn",) if subject.attention_only else ("attn", "mlp")
@@ -127,10 +134,10 @@ def span(position: int | None, n_pos: int) -> Sequence[int]:
     return [position]
 
 
-def position_mask(places: Sequence[int], seen: Capture) -> Bool[Tensor, " pos"]:
-    mask = torch.zeros(seen.batch.tokens.shape[1], dtype=torch.bool)
-    mask[list(places)] = True
-    return mask
+def position_mask(position: int | None, seen: Capture) -> Bool[Tensor, " pos"]:
+    """Where a captured input is edited. Raises ValueError if there is no such position."""
+    n_pos = seen.batch.tokens.shape[1]
+    return torch.isin(torch.arange(n_pos), torch.tensor(span(position, n_pos)))
 
 
 def head_in_words(layer: int | None, head: int | None) -> str:

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.capture import visit
-from workbench.interventions.edit import Head, Hooks, check_head, edited_logits, in_layers, put
+from workbench.interventions.edit import Head, Hooks, check_head, edited_logits, heads_at, in_layers, put
 from workbench.models import AnyHooked
 from workbench.models.facts import EditReachesNothingError
 from workbench.tasks import Batch
@@ -30,7 +30,6 @@ def cut_edges(
     layer: int | None,
     edges: Sequence[Edge] | Int[Tensor, "edge 3"],
     *,
-    head: int | None = None,
     heads: Sequence[Head] | None = None,
 ) -> Float[Tensor, "batch pos class"]:
     """The logits when some queries may not read some keys: these entries of the attention pattern are 0.
@@ -41,32 +40,24 @@ def cut_edges(
     Args:
         model: the hooked model.
         batch: what to run on.
-        layer: the layer to edit; None for every layer.
+        layer: the layer to edit, in every head; None for every layer.
         edges: (example, query, key) of each entry; none leaves the model as it is.
-        head: the head to edit; None for every head.
-        heads: edit these heads (layer, head) only; given in place of `layer` and `head`.
+        heads: edit these heads (layer, head) only; given in place of `layer`.
 
     Raises:
         ValueError: if there is no such layer, head, example or position, or a key comes after its query.
     """
-    hooks = cutting(model, batch, layer, edges, head=head, heads=heads)
+    assert heads is None or layer is None, "heads take the place of a layer"
+    hooks = cutting(model, batch, edges, heads_at(model, layer, None) if heads is None else heads)
     return edited_logits(model, batch.tokens, hooks)
 
 
 def cutting(
-    model: AnyHooked,
-    batch: Batch,
-    layer: int | None,
-    edges: Sequence[Edge] | Int[Tensor, "edge 3"],
-    *,
-    head: int | None = None,
-    heads: Sequence[Head] | None = None,
+    model: AnyHooked, batch: Batch, edges: Sequence[Edge] | Int[Tensor, "edge 3"], heads: Sequence[Head]
 ) -> Hooks:
-    """The hooks with which `cut_edges` edits the pattern; arguments and errors are the same as there."""
-    assert heads is None or (layer, head) == (None, None), "heads take the place of layer and head"
-    check_head(model, layer, head)
-    for which in heads or ():
-        check_head(model, *which)
+    """The hooks with which `cut_edges` edits the pattern in these heads; errors are the same as there."""
+    for each in heads:
+        check_head(model, *each)
     rows = torch.as_tensor(edges, dtype=torch.long).reshape(-1, 3)
     n, n_pos = batch.tokens.shape
     example, query, key = rows.unbind(-1)
@@ -74,23 +65,14 @@ def cutting(
     if wrong.any():
         edge = tuple(rows[wrong][0].tolist())
         raise ValueError(f"there is no edge {edge} in {n} examples of {n_pos} positions, whose keys come up to queries")
-    if heads is None:
-        layers = range(model.cfg.n_layers) if layer is None else [layer]
-        by_layer = {at: list(range(model.cfg.n_heads)) if head is None else [head] for at in layers}
-    else:
-        by_layer = in_layers(heads)
-    return [(f"blocks.{at}.attn.hook_pattern", partial(_cut, rows=rows, heads=cut)) for at, cut in by_layer.items()]
 
+    def cut(pattern: Float[Tensor, "batch head query key"], hook: Any, in_heads: list[int]) -> Tensor:
+        edited = pattern.clone()
+        for each in in_heads:
+            edited[example, each, query, key] = 0
+        return edited
 
-def _cut(
-    pattern: Float[Tensor, "batch head query key"], hook: Any, rows: Tensor, heads: list[int]
-) -> Float[Tensor, "batch head query key"]:
-    """A copy of the pattern without these edges."""
-    example, query, key = rows.to(pattern.device).unbind(-1)
-    edited = pattern.clone()
-    for head in heads:
-        edited[example, head, query, key] = 0
-    return edited
+    return [(f"blocks.{at}.attn.hook_pattern", partial(cut, in_heads=each)) for at, each in in_layers(heads).items()]
 
 
 @dataclass(frozen=True)

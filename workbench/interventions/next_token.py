@@ -132,12 +132,10 @@ def _probabilities_without(
 ) -> Float[Tensor, " head"]:
     """The token's probability without each of these heads, in float64: one row of a batch for each."""
     found = []
-    for part in torch.arange(len(heads)).split(max(1, AT_ONCE // tokens.shape[1])):
+    for part in torch.tensor(heads).split(max(1, AT_ONCE // tokens.shape[1])):  # [row (layer, head)]
         hooks: Hooks = []
-        for layer in {heads[i][0] for i in part}:
-            gone = torch.zeros(len(part), model.cfg.n_heads, dtype=torch.bool)
-            for row, i in enumerate(part.tolist()):
-                gone[row, heads[i][1]] = heads[i][0] == layer
+        for layer in part[:, 0].unique().tolist():
+            gone = (part[:, :1] == layer) & (part[:, 1:] == torch.arange(model.cfg.n_heads))
             where = gone[:, None, :, None]  # [row pos head d_head]
             hooks.append((f"blocks.{layer}.attn.hook_z", partial(put, where=where, values=torch.zeros(()))))
         logits = edited_logits(model, tokens.expand(len(part), -1), hooks)[:, position]

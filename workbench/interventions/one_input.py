@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from workbench.capture import Capture, Subject
+from workbench.capture import Capture
 from workbench.instruments.residual import projection
 from workbench.interventions import edit
 from workbench.interventions.edit import Hooks
@@ -69,7 +69,7 @@ class CutEdge:
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         edges = [(0, query, key) for query, key in self.edges(seen.batch.tokens.shape[1])]
-        return cutting(model, seen.batch, self.layer, edges, head=self.head)
+        return cutting(model, seen.batch, edges, edit.heads_at(model, self.layer, self.head))
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,14 @@ class RemoveHead:
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         edit.check_head(model, self.layer, self.head)
         lookup(INSTEAD, self.by, "way to remove a head")
-        name = f"blocks.{self.layer}.attn.hook_z"
-        values = torch.zeros(()) if self.by == "zero" else _average(model, seen.subject, name)[self.head]
-        where = edit.position_mask(self.places(seen.batch.tokens.shape[1]), seen)[:, None] & (
-            torch.arange(model.cfg.n_heads) == self.head
-        )
+        name, values = f"blocks.{self.layer}.attn.hook_z", torch.zeros(())
+        if self.by == "mean":
+            task = seen.subject.task
+            tokens = task.sample(AVERAGED, generator(0, "what heads read on average"), split="test").tokens
+            read = activation(model, tokens, name)  # [batch, pos, head, d_head]
+            real = torch.arange(tokens.shape[1]) < task.lengths(tokens)[:, None]
+            values = read[real.to(read.device)].mean(0)[self.head]
+        where = edit.position_mask(self.position, seen)[:, None] & (torch.arange(model.cfg.n_heads) == self.head)
         return [(name, partial(edit.put, where=where[..., None], values=values))]
 
 
@@ -125,17 +128,8 @@ class RemoveWrite:
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         edit.check_point(self.point, edit.writes(seen.subject))
-        where = edit.position_mask(self.places(seen.batch.tokens.shape[1]), seen)
+        where = edit.position_mask(self.position, seen)
         return [(self.point, partial(edit.put, where=where[:, None], values=torch.zeros(())))]
-
-
-def _average(model: AnyHooked, subject: Subject, name: str) -> Float[Tensor, "head d_head"]:
-    """The mean of each head's `hook_z` over all positions of held-out inputs."""
-    task = subject.task
-    tokens = task.sample(AVERAGED, generator(0, "what heads read on average"), split="test").tokens
-    read = activation(model, tokens, name)  # [batch, pos, head, d_head]
-    real = torch.arange(tokens.shape[1]) < task.lengths(tokens)[:, None]
-    return read[real.to(read.device)].mean(0)
 
 
 @dataclass(frozen=True)
@@ -175,17 +169,15 @@ class MoveEdge:
         edit.check_head(model, self.layer, self.head)
         self.places(seen.batch.tokens.shape[1])
         layers = range(model.cfg.n_layers) if self.layer is None else [self.layer]
-        return [(f"blocks.{layer}.attn.hook_pattern", partial(_moved, edit=self)) for layer in layers]
 
+        def move(pattern: Float[Tensor, "batch head query key"], hook: Any) -> Tensor:
+            edited = pattern.clone()
+            rows = edited[:, slice(None) if self.head is None else self.head, self.query]
+            rows[..., self.to] += rows[..., self.key]
+            rows[..., self.key] = 0
+            return edited
 
-def _moved(
-    pattern: Float[Tensor, "batch head query key"], hook: Any, edit: MoveEdge
-) -> Float[Tensor, "batch head query key"]:
-    edited = pattern.clone()
-    rows = edited[:, slice(None) if edit.head is None else edit.head, edit.query]
-    rows[..., edit.to] += rows[..., edit.key]
-    rows[..., edit.key] = 0
-    return edited
+        return [(f"blocks.{layer}.attn.hook_pattern", move) for layer in layers]
 
 
 @dataclass(frozen=True)
@@ -233,10 +225,9 @@ class Patch:
                 raise ValueError(f"the other input has {n_other} tokens, this one {n_pos}: name a position of each")
             sources = places
         else:
+            source_position = self.position if self.other_position is None else self.other_position
             try:
-                sources = list(
-                    edit.span(self.position if self.other_position is None else self.other_position, n_other)
-                )
+                sources = list(edit.span(source_position, n_other))
             except ValueError as error:
                 raise ValueError(f"of the other input: {error}") from None
         values = activation(model, source_tokens, source)[0, sources]
@@ -277,7 +268,7 @@ class Exchange:
                 raise ValueError(f"there is no token {token}; the vocabulary has {len(basis)}, from 0")
         if self.first == self.second:
             raise ValueError("two tokens are exchanged; these are the same one")
-        where = edit.position_mask(self.places(seen.batch.tokens.shape[1]), seen)[:, None]
+        where = edit.position_mask(self.position, seen)[:, None]
         ids = [torch.tensor([token]) for token in (self.first, self.second)]
 
         def exchange(activation: Tensor, hook: Any) -> Tensor:

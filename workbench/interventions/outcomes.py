@@ -18,6 +18,7 @@ from workbench.measurement import Measurement
 from workbench.models import AnyHooked
 from workbench.models.facts import WatchedOnly, check_editable
 from workbench.tasks import Batch, correct
+from workbench.tasks.pairs import choose
 from workbench.util.progress import steps
 from workbench.util.ties import clear
 
@@ -39,15 +40,7 @@ def choose_one(
     allowed: Bool[Tensor, "batch option"], generator: torch.Generator
 ) -> tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]:
     """One allowed option of each row at random (0 where none is), and whether there is one."""
-    drawn = torch.rand(allowed.shape, generator=generator)
-    return torch.where(allowed, drawn, -1.0).argmax(-1) * allowed.any(-1), allowed.any(-1)
-
-
-def token_mask(ids: Int[Tensor, " token"], n: int) -> Bool[Tensor, " n"]:
-    """A mask over n token ids that is true for these."""
-    mask = torch.zeros(n, dtype=torch.bool)
-    mask[ids] = True
-    return mask
+    return choose(allowed, generator)[:, 0], allowed.any(-1)
 
 
 def excluding(allowed: Bool[Tensor, "#batch option"], *tokens: Int[Tensor, " batch"]) -> Bool[Tensor, "batch option"]:
@@ -58,20 +51,31 @@ def excluding(allowed: Bool[Tensor, "#batch option"], *tokens: Int[Tensor, " bat
     return allowed
 
 
+def with_other_token(
+    tokens: Int[Tensor, "batch pos"],
+    position: Int[Tensor, " batch"],
+    allowed: Bool[Tensor, "#batch token"],
+    generator: torch.Generator,
+) -> tuple[Int[Tensor, "batch pos"], Int[Tensor, " batch"], Bool[Tensor, " batch"]]:
+    """The sequences with another allowed token at one position of each; that token; and whether there is one."""
+    token, exists = choose_one(excluding(allowed, at_position(tokens, position)), generator)
+    return tokens.scatter(1, position[:, None], token[:, None]), token, exists
+
+
 def two_other_tokens(
-    ids: Int[Tensor, " token"], n: int, taken: Sequence[Int[Tensor, " batch"]], generator: torch.Generator
+    ids: Int[Tensor, "*token"], n: int, taken: Sequence[Int[Tensor, " batch"]], generator: torch.Generator
 ) -> list[tuple[Int[Tensor, " batch"], Bool[Tensor, " batch"]]]:
     """Two random tokens of each example, among these ids, that differ from the tokens taken and from each other.
 
     Args:
-        ids: the tokens to draw from, of a vocabulary of n.
+        ids: the tokens to draw from, of a vocabulary of n; −1 is none.
         n: the size of the vocabulary.
         taken: tokens of each example that are not drawn.
         generator: the only source of chance.
 
     Returns each token with whether there is one: an example may have too few.
     """
-    others = excluding(token_mask(ids, n)[None], *taken)
+    others = excluding(torch.isin(torch.arange(n), ids)[None], *taken)
     third, there = choose_one(others, generator)
     return [(third, there), choose_one(excluding(others, third), generator)]
 
@@ -196,28 +200,19 @@ def can_remove_heads(model: AnyHooked) -> bool:
 
 
 @torch.no_grad()
-def fallen_without(
-    model: AnyHooked,
-    subject: Subject,
-    batch: Batch,
-    heads: Sequence[Head],
-    at: Mapping[str, Bool[Tensor, "batch pos"]] | None = None,
-) -> Measurement:
+def fallen_without(model: AnyHooked, subject: Subject, batch: Batch, heads: Sequence[Head]) -> Measurement:
     """The share of each example's right answers that are wrong when a head writes nothing, each head by itself.
 
     Args:
         model, subject, batch: the model, what is known of it, and what it runs on.
         heads: the heads that are removed, one at a time.
-        at: name -> the positions whose answers count, each by itself; by default all.
 
-    Returns dims `removed` (`layer 0, head 3`, …), of several positions `at`, and `example`; NaN where no answer is
-    right to begin with.
+    Returns dims `removed` (`layer 0, head 3`, …), `example`; NaN where no answer is right to begin with.
 
     Raises:
         ValueError: if there is no such layer or head, or the model does not show or read what it reads.
     """
     right = (correct(edited_logits(model, batch.tokens, []).cpu(), batch) == 1) & batch.loss_mask
-    counted = right if at is None else torch.stack([right & positions.cpu() for positions in at.values()])
     fallen = []
     for layer, head in steps(heads, "removing heads one by one"):
         check_head(model, layer, head)
@@ -225,12 +220,12 @@ def fallen_without(
         mine = torch.arange(model.cfg.n_heads)[:, None] == head
         hooks: Hooks = [(_point(layer), partial(put, where=mine, values=torch.zeros(())))]
         after = correct(edited_logits(model, batch.tokens, hooks).cpu(), batch)
-        fallen.append((counted & (after < 1)).sum(-1).double() / counted.sum(-1))
+        fallen.append((right & (after < 1)).sum(-1).double() / right.sum(-1))
     return Measurement(
         name="Right answers that fall without a head",
         values=torch.stack(fallen).numpy(),
-        dims=(REMOVED, "example") if at is None else (REMOVED, "at", "example"),
-        coords={REMOVED: [head_in_words(*head) for head in heads], "at": list(at or ()), "example": range(len(batch))},
+        dims=(REMOVED, "example"),
+        coords={REMOVED: [head_in_words(*head) for head in heads], "example": range(len(batch))},
         units="share",
         settings={"model": subject.name},
         caption="Of the answers that are right, each predicted from the true tokens before it, the share that is wrong "

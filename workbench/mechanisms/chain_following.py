@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject, sample_truth
 from workbench.instruments.attention import attention_graph
-from workbench.interventions import OUTCOMES, Head, cut_edges
+from workbench.interventions import OUTCOMES, Head, choose_one, cut_edges
 from workbench.measurement import Measurement
 from workbench.mechanisms.heads import where_in_words
 from workbench.models import AnyHooked
@@ -59,15 +58,11 @@ def score(capture: Capture, *, n_hops: int | None = None) -> Measurement:
     hops = range(1, max(attention_graph.n_hops_of(capture, n_hops), 1) + 1)
     layers = range(capture.subject.n_layers)
     gold = [capture.truth.adjacency(n, n_pos, hop) for hop in hops]
-    by_layer = []
-    for layer in layers:
-        mixing = attention_graph.resolvent(capture, layer).cpu()
-        rivals = _Rivals.of(mixing, others)
-        by_layer.append(np.stack([rivals.beaten(mixing, hop) for hop in gold], axis=1))
-    values = np.stack(by_layer)
     return Measurement(
         name="Chain following",
-        values=values,
+        values=np.stack(
+            [picked_out(attention_graph.resolvent(capture, layer).cpu(), others, *gold) for layer in layers]
+        ),
         dims=("layer", "head", "hop", "example"),
         coords={"layer": layers, "hop": hops},
         units="share",
@@ -80,47 +75,29 @@ def score(capture: Capture, *, n_hops: int | None = None) -> Measurement:
 def picked_out(
     mixing: Float[Tensor, "batch head query key"],
     others: Bool[Tensor, "batch query key"],
-    gold: Bool[Tensor, "batch query key"],
-) -> np.ndarray:
-    """`[head, batch]`: share of queries with a gold key at which one has the largest entry, others beside it.
+    *gold: Bool[Tensor, "batch query key"],
+) -> Float[np.ndarray, "head gold batch"]:
+    """Of each mask of gold keys: the share of queries with one at which one has the largest entry, others beside it.
 
     Where g gold keys and r others share the largest, it counts g / (g + r); where that is 0, nothing is read: 0.
-    A key that is both counts as gold.
+    A key that is both counts as gold. Gold keys are few, so that only their entries are looked at.
     """
-    return _Rivals.of(mixing, others & ~gold).beaten(mixing, gold)
-
-
-@dataclass(frozen=True)
-class _Rivals:
-    """The largest entry of each row among the keys that are no ancestor, and how many of them have it."""
-
-    largest: Float[Tensor, "batch head query"]
-    number: Int[Tensor, "batch head query"]
-
-    @classmethod
-    def of(cls, mixing: Float[Tensor, "batch head query key"], others: Bool[Tensor, "batch query key"]) -> Self:
-        among = mixing.masked_fill(~others[:, None], -torch.inf)
-        largest = among.amax(-1)
-        return cls(largest, (among == largest[..., None]).sum(-1))
-
-    def beaten(
-        self, mixing: Float[Tensor, "batch head query key"], gold: Bool[Tensor, "batch query key"]
-    ) -> np.ndarray:
-        """`[head, batch]`: share of queries with a gold key at which one has the largest entry (see `picked_out`).
-
-        Gold keys are few, so that only their entries are looked at.
-        """
-        example, query, key = gold.nonzero(as_tuple=True)
-        entry, row = mixing[example, :, query, key], example * gold.shape[1] + query
-        flat = (gold.shape[0] * gold.shape[1], mixing.shape[1])
-        largest = torch.full(flat, -torch.inf, dtype=mixing.dtype)
+    among = mixing.masked_fill(~others[:, None] | torch.stack(gold).any(0)[:, None], -torch.inf)
+    # [batch · query, head]: the largest entry of the other keys, and how many of them have it
+    rival = among.amax(-1).transpose(1, 2).flatten(0, 1)
+    number = (among == among.amax(-1, keepdim=True)).sum(-1).transpose(1, 2).flatten(0, 1)
+    shares = []
+    for keys in gold:
+        example, query, key = keys.nonzero(as_tuple=True)
+        entry, row = mixing[example, :, query, key], example * keys.shape[1] + query
+        largest = torch.full_like(rival, -torch.inf)
         largest = largest.scatter_reduce(0, row[:, None].expand_as(entry), entry, "amax")
-        equal = torch.zeros(flat).index_add(0, row, (entry == largest[row]).float())
-        rival, number = (part.transpose(1, 2).reshape(flat) for part in (self.largest, self.number))
+        equal = torch.zeros(rival.shape).index_add(0, row, (entry == largest[row]).float())
         right = torch.where(largest > rival, 1.0, equal / (equal + number)) * ((largest >= rival) & (largest > 0))
-        queries = gold.any(-1)[:, :, None]
-        share = (right.nan_to_num().reshape(*gold.shape[:2], -1) * queries).sum(1) / queries.sum(1)
-        return share.transpose(0, 1).double().numpy()
+        queries = keys.any(-1)[:, :, None]
+        share = (right.nan_to_num().unflatten(0, keys.shape[:2]) * queries).sum(1) / queries.sum(1)
+        shares.append(share.T)
+    return torch.stack(shares, dim=1).double().numpy()
 
 
 EDITS = ("claimed", "elsewhere")
@@ -248,15 +225,15 @@ class _Knockout:
         over = (near.float() @ step.float() > 0) & beyond
         able = (answers.right & (answers.needs >= hop)).any(-1) & over.any(-1)
         # The query, then the end of the edge, then its beginning.
-        query = _one_of(able, generator)
-        to = _one_of(over[every, query], generator)
-        start = _one_of(near[every, query] & step[every, :, to], generator)
+        query, made = choose_one(able, generator)
+        to, _ = choose_one(over[every, query], generator)
+        start, _ = choose_one(near[every, query] & step[every, :, to], generator)
         # Every position with the edge's beginning among its ancestors has the edge on its chain, at that many hops.
         edges = truth.edges[truth.edges[:, 3] == start[truth.edges[:, 0]]]
         place = torch.full((n, n_pos), NOWHERE)
         place.view(-1).scatter_reduce_(0, edges[:, 0] * n_pos + edges[:, 2], edges[:, 1], "amin")
         place[every, start] = 0
-        return _Knockout(able.any(-1), query, torch.stack([start, to], dim=-1), place)
+        return _Knockout(made, query, torch.stack([start, to], dim=-1), place)
 
     def needed(self, answers: _ChainAnswers) -> Bool[Tensor, "batch pos answer"]:
         """Whether an answer needs the edge."""
@@ -268,19 +245,14 @@ class _Knockout:
         every, step = torch.arange(n), truth.adjacency(n, n_pos, 1)
         on_chain = truth.adjacency(n, n_pos)[every, self.query]
         able = step.any(-1) & ~on_chain & (torch.arange(n_pos) < self.query[:, None])
-        start = _one_of(able, generator)
-        edge = torch.stack([start, _one_of(step[every, start], generator)], dim=-1)
-        return _Knockout(self.made & able.any(-1), self.query, edge, self.place)
+        start, exists = choose_one(able, generator)
+        edge = torch.stack([start, choose_one(step[every, start], generator)[0]], dim=-1)
+        return _Knockout(self.made & exists, self.query, edge, self.place)
 
     def run(self, model: AnyHooked, batch: Batch, heads: Sequence[Head] | None) -> Float[Tensor, "batch pos class"]:
         """The model's logits with these edges cut in these heads; None for every one."""
         edges = torch.cat([torch.arange(len(self.made))[:, None], self.edge], dim=1)[self.made]
         return cut_edges(model, batch, None, edges, heads=heads).cpu()
-
-
-def _one_of(mask: Bool[Tensor, "batch pos"], generator: torch.Generator) -> Int[Tensor, " batch"]:
-    """A position at which the mask is true, drawn at random for each row; position 0 where it is true nowhere."""
-    return torch.where(mask, torch.rand(mask.shape, generator=generator), -1.0).argmax(-1)
 
 
 def _hops_of(subject: Subject, hops: Sequence[int] | None) -> list[int]:

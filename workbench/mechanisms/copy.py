@@ -11,18 +11,17 @@ tokens of another example (`mismatched`), and a re-initialised model.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 from torch import Tensor
 
 from workbench import interventions
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual import projection
-from workbench.interventions import Question, SpanEdit
+from workbench.interventions import Question, SpanEdit, activation, choose_one, excluding, with_other_token
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.minimum import on_symbols
@@ -87,68 +86,29 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     tokens, truth = batch.tokens, subject.task.truth(batch.tokens)
     n_pos, d_vocab, labels = tokens.shape[1], len(subject.encoder), truth.labels
     # outputs whose next token is another than their own, and in the input once
-    identity, next_token = labels["identity"], labels["successor"]
-    copies = ((tokens[:, None, :] == next_token[..., None]) & _inputs(truth)[:, None, :]).sum(-1)
+    identity, next_token, before = labels["identity"], labels["successor"], _inputs(truth)
+    copies = ((tokens[:, None, :] == next_token[..., None]) & before[:, None, :]).sum(-1)
     single = (next_token >= 0) & (next_token != identity) & (copies == 1)
-    position, testable = interventions.choose_one(single, generator)
+    position, testable = choose_one(single, generator)
     own, following = at_outputs(labels, position)
-    symbols = interventions.token_mask(identity[identity >= 0], d_vocab)[None]
-    successor = _replaced_successor(tokens, _inputs(truth), own, following, symbols, generator)
-    below = _replaced_below(tokens, _inputs(truth), own, symbols, generator)
-
+    symbols = torch.isin(torch.arange(d_vocab), identity)[None]
+    # The single input that should follow becomes any other symbol but the output token itself.
+    place = (before & (tokens == following[:, None])).long().argmax(-1)
+    edited, symbol, has_symbol = with_other_token(tokens, place, excluding(symbols, own), generator)
+    # An input smaller than the output token becomes another smaller symbol, which changes nothing that follows.
+    below, has_below = choose_one(before & (tokens < own[:, None]), generator)
+    smaller = torch.arange(d_vocab) < own[:, None]
+    unrelated, _, has_another = with_other_token(tokens, below, symbols & smaller, generator)
     # What must follow once the successor is another symbol; an example in which nothing larger is left is not tested.
-    larger = torch.where(_inputs(truth) & (successor.tokens > own[:, None]), successor.tokens, d_vocab).amin(-1)
-    here = interventions.single_position(successor.position, n_pos, testable & successor.testable & (larger < d_vocab))
-    elsewhere = interventions.single_position(below.position, n_pos, testable & below.testable)
-
+    larger = torch.where(before & (edited > own[:, None]), edited, d_vocab).amin(-1)
+    here = interventions.single_position(place, n_pos, testable & has_symbol & (larger < d_vocab))
+    elsewhere = interventions.single_position(below, n_pos, testable & has_below & has_another)
     point = f"blocks.{subject.n_layers - 1}.hook_resid_pre"
-    residual = interventions.activation(model, tokens, point)
-    exchanged = interventions.exchanged(residual, subject.encoder, following, successor.symbol)
+    exchanged = interventions.exchanged(activation(model, tokens, point), subject.encoder, following, symbol)
     edits = {
         "claimed": SpanEdit(point, here, exchanged, larger),
-        "residual": SpanEdit(point, here, interventions.activation(model, successor.tokens, point), larger),
-        "elsewhere": SpanEdit(point, elsewhere, interventions.activation(model, below.tokens, point), larger),
+        "residual": SpanEdit(point, here, activation(model, edited, point), larger),
+        "elsewhere": SpanEdit(point, elsewhere, activation(model, unrelated, point), larger),
     }
     question, name = Question(position, following), "Copy before the delimiter"
     return interventions.outcomes(model, subject, tokens, question, edits, name=name, caption=CAUSAL_CAPTION)
-
-
-@dataclass(frozen=True)
-class _Replaced:
-    """One input symbol of each example replaced by another.
-
-    Attributes:
-        position: where; any place in an example without one to replace.
-        symbol: what stands there instead.
-        testable: whether the example has such an input and such a symbol.
-        tokens: the sequences with the symbol replaced.
-    """
-
-    position: Int[Tensor, " batch"]
-    symbol: Int[Tensor, " batch"]
-    testable: Bool[Tensor, " batch"]
-    tokens: Int[Tensor, "batch pos"]
-
-    @staticmethod
-    def of(tokens: Tensor, position: Tensor, symbol: Tensor, testable: Tensor) -> _Replaced:
-        return _Replaced(position, symbol, testable, tokens.scatter(1, position[:, None], symbol[:, None]))
-
-
-def _replaced_successor(
-    tokens: Tensor, before: Tensor, own: Tensor, following: Tensor, symbols: Tensor, generator: torch.Generator
-) -> _Replaced:
-    """The single input that should follow becomes any other symbol but the output token itself."""
-    position = (before & (tokens == following[:, None])).long().argmax(-1)
-    symbol, testable = interventions.choose_one(interventions.excluding(symbols, own, following), generator)
-    return _Replaced.of(tokens, position, symbol, testable)
-
-
-def _replaced_below(
-    tokens: Tensor, before: Tensor, own: Tensor, symbols: Tensor, generator: torch.Generator
-) -> _Replaced:
-    """An input smaller than the output token becomes another smaller symbol, which changes nothing that follows."""
-    position, has_below = interventions.choose_one(before & (tokens < own[:, None]), generator)
-    smaller = symbols & (torch.arange(symbols.shape[1]) < own[:, None])
-    here = interventions.at_position(tokens, position)
-    symbol, has_another = interventions.choose_one(interventions.excluding(smaller, here), generator)
-    return _Replaced.of(tokens, position, symbol, has_below & has_another)

@@ -103,7 +103,7 @@ def causal(
     Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     tokens = batch.tokens
-    retold = _retold(subject, tokens, generator)
+    retold = _Retold.of(subject, tokens, generator)
     residual = cache(lambda layer: interventions.activation(model, retold.tokens, f"blocks.{layer}.hook_resid_pre"))
 
     def of_layer(layer: int, where: Bool[Tensor, "batch pos"]) -> SpanEdit:
@@ -113,10 +113,8 @@ def causal(
     spans = {"claimed": retold.text & retold.gold, "whole text": retold.text, "elsewhere": retold.text & ~retold.gold}
     read = partial(interventions.read_by, heads=heads, n_layers=subject.n_layers)
     edits = {name: read(partial(of_layer, where=span)) for name, span in spans.items()}
-    question, reader = (
-        Question(retold.position, retold.named),
-        "the last layer" if heads is None else where_in_words(heads),
-    )
+    question = Question(retold.position, retold.named)
+    reader = "the last layer" if heads is None else where_in_words(heads)
     caption = CAUSAL_CAPTION.format(reader=reader)
     return interventions.outcomes(
         model, subject, tokens, question, edits, name="Entity state", caption=caption, edited=reader
@@ -144,22 +142,22 @@ class _Retold:
     text: Bool[Tensor, "batch pos"]
     gold: Bool[Tensor, "batch pos"]
 
-
-def _retold(subject: Subject, tokens: Int[Tensor, "batch pos"], generator: torch.Generator) -> _Retold:
-    """Draw an object of each answer and the one that takes its place."""
-    truth = subject.task.truth(tokens)
-    clause, gold = truth.labels["clause"], _gold_clauses(truth)
-    following, rows = tokens.roll(-1, dims=1), torch.arange(len(tokens))[:, None]
-    is_object = torch.tensor([word in OBJECTS for word in subject.task.vocabulary.words])
-    used = torch.zeros(len(tokens), len(is_object), dtype=torch.bool).scatter(1, tokens, True)
-    unused = torch.nn.functional.pad(is_object & ~used, (1, 1))
-    # [batch, token, side]: whether the object before, and the one after, is in no place of the sequence
-    free = torch.stack([unused[:, :-2], unused[:, 2:]], dim=-1) & is_object[:, None]
-    position, testable = interventions.choose_one((gold >= 0) & free[rows, following].any(-1), generator)
-    named = interventions.at_position(following, position)
-    side, has_side = interventions.choose_one(interventions.at_position(free, named), generator)
-    other = named + 2 * side - 1  # the object before it in the alphabet, or the one after
-    text = (clause >= 0) & (testable & has_side)[:, None]
-    retold = torch.where(text & (tokens == named[:, None]), other[:, None], tokens)
-    of_gold = clause == interventions.at_position(gold, position)[:, None]
-    return _Retold(position, named, other, retold, text, of_gold)
+    @staticmethod
+    def of(subject: Subject, tokens: Int[Tensor, "batch pos"], generator: torch.Generator) -> _Retold:
+        """Draw an object of each answer and the one that takes its place."""
+        truth = subject.task.truth(tokens)
+        clause, gold = truth.labels["clause"], _gold_clauses(truth)
+        following, rows = tokens.roll(-1, dims=1), torch.arange(len(tokens))[:, None]
+        is_object = torch.tensor([word in OBJECTS for word in subject.task.vocabulary.words])
+        used = torch.zeros(len(tokens), len(is_object), dtype=torch.bool).scatter(1, tokens, True)
+        unused = torch.nn.functional.pad(is_object & ~used, (1, 1))
+        # [batch, token, side]: whether the object before, and the one after, is in no place of the sequence
+        free = torch.stack([unused[:, :-2], unused[:, 2:]], dim=-1) & is_object[:, None]
+        position, testable = interventions.choose_one((gold >= 0) & free[rows, following].any(-1), generator)
+        named = interventions.at_position(following, position)
+        side, has_side = interventions.choose_one(interventions.at_position(free, named), generator)
+        other = named + 2 * side - 1  # the object before it in the alphabet, or the one after
+        text = (clause >= 0) & (testable & has_side)[:, None]
+        retold = torch.where(text & (tokens == named[:, None]), other[:, None], tokens)
+        of_gold = clause == interventions.at_position(gold, position)[:, None]
+        return _Retold(position, named, other, retold, text, of_gold)

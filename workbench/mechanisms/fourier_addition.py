@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from workbench import interventions
@@ -113,10 +113,14 @@ def ablation(model: AnyHooked, subject: Subject, batch: Batch, frequencies: Sequ
         raise ValueError(reason)
     embedding, tokens = _embedding(subject), batch.tokens
     others = [k for k in range(1, len(embedding) // 2 + 1) if k not in set(frequencies)]
-    right = [
-        correct(_logits_without(model, embedding, tokens, removed), batch)[:, -1]
-        for removed in ([], list(frequencies), others)
-    ]
+    right = []
+    for removed in ([], list(frequencies), others):
+        residual = interventions.activation(model, tokens, POINT)
+        change = (without(embedding, removed) - embedding.double().cpu()).to(residual)
+        residual[:, :2] += change[tokens[:, :2]]
+        edit = SpanEdit(POINT, torch.ones_like(tokens, dtype=torch.bool), residual, tokens[:, 0])
+        with model.hooks(fwd_hooks=edit.hooks(model, tokens)):
+            right.append(correct(model(tokens).cpu(), batch)[:, -1])
     return Measurement(
         name="Without frequencies of the embedding",
         values=torch.stack(right).double().numpy(),
@@ -127,15 +131,3 @@ def ablation(model: AnyHooked, subject: Subject, batch: Batch, frequencies: Sequ
         caption="Right answers when the embeddings of both numbers lose these frequencies, and when they lose all "
         "others. It does not show what is computed from them.",
     )
-
-
-def _logits_without(
-    model: AnyHooked, embedding: Float[Tensor, "p d"], tokens: Int[Tensor, "batch 3"], removed: Sequence[int]
-) -> Float[Tensor, "batch pos class"]:
-    residual = interventions.activation(model, tokens, POINT)
-    change = (without(embedding, removed) - embedding.double().cpu()).to(residual)
-    residual[:, :2] += change[tokens[:, :2]]
-    edit = SpanEdit(POINT, torch.ones_like(tokens, dtype=torch.bool), residual, tokens[:, 0])
-    with model.hooks(fwd_hooks=edit.hooks(model, tokens)):
-        logits: Tensor = model(tokens)
-    return logits.cpu()

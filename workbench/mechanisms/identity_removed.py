@@ -73,9 +73,8 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     differs = (labels["successor"] >= 0) & (labels["successor"] != labels["identity"])
     position, testable = interventions.choose_one(differs, generator)
     own, following = at_outputs(labels, position)
-    symbols = labels["identity"][labels["identity"] >= 0]
     (third, _), (fourth, has_fourth) = interventions.two_other_tokens(
-        symbols, len(subject.decoder), (own, following), generator
+        labels["identity"], len(subject.decoder), (own, following), generator
     )
     written = interventions.activation(model, batch.tokens, point)
     here = interventions.single_position(position, n_pos, testable)

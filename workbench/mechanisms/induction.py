@@ -13,11 +13,10 @@ Control: the sequences of another example (`mismatched`), a re-initialised model
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture, Subject
@@ -55,7 +54,7 @@ def score(capture: Capture) -> Measurement:
     others = ~gold & ~torch.eye(n_pos, dtype=torch.bool)
     return attention_graph.by_head(
         capture,
-        lambda mixing: torch.from_numpy(picked_out(mixing, others, gold)).T,
+        lambda mixing: torch.from_numpy(picked_out(mixing, others, gold)[:, 0]).T,
         matrix="resolvent",
         name="Induction",
         units="share",
@@ -81,15 +80,18 @@ def causal(
     before = correct(cut_edges(model, batch, None, []).cpu(), batch) == 1
     query, tested = choose_one(before & gold.any(-1), generator)
     key = gold[rows, query].long().argmax(-1)
-    earlier = torch.arange(n_pos) < query[:, None]
-    other, has_other = choose_one(earlier & ~gold[rows, query], generator)
-    below = [(layer, head) for layer in _below(subject, heads) for head in range(model.cfg.n_heads)]
-    lost = partial(_lost, model, batch, query)
-    values = [
-        lost(query, key, tested, heads),
-        lost(key, key - 1, tested & bool(below), below),
-        lost(query, other, tested & has_other, heads),
-    ]
+    other, has_other = choose_one((torch.arange(n_pos) < query[:, None]) & ~gold[rows, query], generator)
+    highest = subject.n_layers - 1 if heads is None else max(layer for layer, _ in heads)
+    below = [(layer, head) for layer in range(highest) for head in range(model.cfg.n_heads)]
+
+    def lost(start: Tensor, end: Tensor, made: Tensor, where: Sequence[Head] | None) -> Float[Tensor, " batch"]:
+        """1 where the answer is wrong without the edge from `start` to `end`, else 0; NaN where none is cut."""
+        cut = torch.stack([rows, start, end], dim=1)[made]
+        right = correct(cut_edges(model, batch, None, cut, heads=where).cpu(), batch) == 1
+        return torch.where(made, (~right[rows, query]).double(), torch.nan)
+
+    of_previous_token = lost(key, key - 1, tested & bool(below), below)
+    values = [lost(query, key, tested, heads), of_previous_token, lost(query, other, tested & has_other, heads)]
     return Measurement(
         name="Induction",
         values=np.repeat(torch.stack(values)[:, None].numpy(), len(OUTCOMES), axis=1),
@@ -100,24 +102,3 @@ def causal(
         caption=f"{CAUSAL_CAPTION.format(where=where_in_words(heads))} Over answers that are right before the edit, "
         "one an example.",
     )
-
-
-def _lost(
-    model: AnyHooked,
-    batch: Batch,
-    query: Int[Tensor, " batch"],
-    start: Int[Tensor, " batch"],
-    end: Int[Tensor, " batch"],
-    made: Bool[Tensor, " batch"],
-    heads: Sequence[Head] | None,
-) -> Float[Tensor, " batch"]:
-    """1 where the answer at `query` is wrong without the edge from `start` to `end`, else 0; NaN where none is cut."""
-    rows = torch.arange(len(batch))
-    cut = torch.stack([rows, start, end], dim=1)[made]
-    right = correct(cut_edges(model, batch, None, cut, heads=heads).cpu(), batch) == 1
-    return torch.where(made, (~right[rows, query]).double(), torch.nan)
-
-
-def _below(subject: Subject, heads: Sequence[Head] | None) -> range:
-    """The layers in which what followed can learn of the token before it: those below the highest head."""
-    return range(subject.n_layers - 1 if heads is None else max(layer for layer, _ in heads))

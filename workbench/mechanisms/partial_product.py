@@ -90,7 +90,7 @@ def causal(
     Returns dims `edit`, `outcome`, `example`; see `interventions.outcomes`.
     """
     tokens, n_pos = batch.tokens, batch.tokens.shape[1]
-    test = _replaced_digits(subject, tokens, generator)
+    test = _ReplacedDigits.draw(subject, tokens, generator)
     here = interventions.single_position(test.source, n_pos, test.testable)
     elsewhere = interventions.single_position(test.higher, n_pos, test.testable & test.has_higher)
     runs = {"claimed": (test.replaced, here), "elsewhere": (test.unrelated, elsewhere)}
@@ -133,37 +133,27 @@ class _ReplacedDigits:
     has_higher: Bool[Tensor, " batch"]
     unrelated: Int[Tensor, "batch pos"]
 
+    @staticmethod
+    def draw(subject: Subject, tokens: Int[Tensor, "batch pos"], generator: torch.Generator) -> _ReplacedDigits:
+        """Draw what is tested, and the digits that replace others: from 1 to 9, as any place of an operand may have."""
+        assert isinstance(subject.task, Multiplication)
+        d, digit = subject.task.digits, subject.task.truth(tokens).labels["digit"]
+        digits = (torch.arange(10) > 0)[None]
+        position, testable = interventions.choose_one((digit >= 0) & (digit < d), generator)
+        place = interventions.at_position(digit, position).clamp(min=0)
 
-def _replaced_digits(subject: Subject, tokens: Int[Tensor, "batch pos"], generator: torch.Generator) -> _ReplacedDigits:
-    """Draw what is tested, and the digits that replace others."""
-    assert isinstance(subject.task, Multiplication)
-    d, digit = subject.task.digits, subject.task.truth(tokens).labels["digit"]
-    position, testable = interventions.choose_one((digit >= 0) & (digit < d), generator)
-    place = interventions.at_position(digit, position).clamp(min=0)
+        # Digit k of one operand enters column k times the lowest digit of the other, its partner.
+        operand = torch.randint(0, 2, place.shape, generator=generator)
+        source, partner = operand * (d + 1) + place, (1 - operand) * (d + 1)
+        replaced, new, _ = interventions.with_other_token(tokens, source, digits, generator)
+        right = interventions.at_position(tokens.roll(-1, dims=1), position)
+        added = new - interventions.at_position(tokens, source)
+        predicted = (right + added * interventions.at_position(tokens, partner)) % 10
 
-    # Digit k of one operand enters column k times the lowest digit of the other, its partner.
-    operand = torch.randint(0, 2, place.shape, generator=generator)
-    source, partner = operand * (d + 1) + place, (1 - operand) * (d + 1)
-    replaced = _with_another_digit(tokens, source, generator)
-    right = interventions.at_position(tokens.roll(-1, dims=1), position)
-    added = interventions.at_position(replaced, source) - interventions.at_position(tokens, source)
-    predicted = (right + added * interventions.at_position(tokens, partner)) % 10
-
-    above, has_higher = interventions.choose_one(torch.arange(d) > place[:, None], generator)
-    higher = operand * (d + 1) + above
-    unrelated = _with_another_digit(tokens, higher, generator)
-    return _ReplacedDigits(position, testable, right, predicted, source, replaced, higher, has_higher, unrelated)
-
-
-def _with_another_digit(
-    tokens: Int[Tensor, "batch pos"], position: Int[Tensor, " batch"], generator: torch.Generator
-) -> Int[Tensor, "batch pos"]:
-    """The sequences with another digit at one position, drawn from 1 to 9, as any place of an operand may have."""
-    digits = interventions.token_mask(torch.arange(1, 10), 10)[None]
-    drawn, _ = interventions.choose_one(
-        interventions.excluding(digits, interventions.at_position(tokens, position)), generator
-    )
-    return tokens.scatter(1, position[:, None], drawn[:, None])
+        above, has_higher = interventions.choose_one(torch.arange(d) > place[:, None], generator)
+        higher = operand * (d + 1) + above
+        unrelated, _, _ = interventions.with_other_token(tokens, higher, digits, generator)
+        return _ReplacedDigits(position, testable, right, predicted, source, replaced, higher, has_higher, unrelated)
 
 
 def suggested_edits(seen: Capture) -> dict[str, Edit]:

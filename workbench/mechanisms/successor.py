@@ -69,9 +69,8 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
     labels, n_pos = subject.task.truth(batch.tokens).labels, batch.tokens.shape[1]
     position, testable = interventions.choose_one(labels["successor"] >= 0, generator)
     own, following = at_outputs(labels, position)
-    symbols = labels["identity"][labels["identity"] >= 0]
     (third, has_third), (fourth, has_fourth) = interventions.two_other_tokens(
-        symbols, len(subject.decoder), (own, following), generator
+        labels["identity"], len(subject.decoder), (own, following), generator
     )
     residual = interventions.activation(model, batch.tokens, POINT)
     claimed = interventions.exchanged(residual, subject.decoder, following, third)

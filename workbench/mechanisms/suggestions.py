@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.instruments.attention import attention_graph
 from workbench.interventions import CutEdge, Edit, RemoveHead, RemoveWrite, writes
 from workbench.mechanisms import MECHANISMS
-from workbench.tasks import Batch
 from workbench.util.seeds import generator
 
 POOL = 64  # held-out inputs among which another one is looked for
@@ -32,7 +30,15 @@ def suggestions(seen: Capture, layer: int, head: int) -> dict[str, Edit]:
     if edge is not None:
         edits["cut this head's strongest edge"] = CutEdge(*edge, layer, head)
     edits["remove this head"] = RemoveHead(layer, head)
-    edits |= _of_the_truth(seen)
+    # The gold edge that the last answer needs. Answers with a single gold edge of one hop come first (where there are
+    # several, cutting one of them may change nothing), and of these the latest.
+    scored, keys = seen.batch.loss_mask[0].tolist(), dict[int, list[int]]()
+    for hop, query, key in attention_graph.gold_edges(seen, 0):
+        if hop == 1 and query != key and scored[query]:
+            keys.setdefault(query, []).append(key)
+    if keys:
+        query = max(keys, key=lambda query: (len(keys[query]) == 1, query))
+        edits["cut a gold edge of the last answer"] = CutEdge(query, keys[query][0])
     for mechanism in MECHANISMS.values():
         if hasattr(mechanism, "suggested_edits") and mechanism.why_not(seen.subject) is None:
             edits |= mechanism.suggested_edits(seen)
@@ -58,14 +64,12 @@ def strongest_edge(seen: Capture, layer: int, head: int, query: int | None = Non
     n_pos = len(weight)
     if query is not None and not 0 <= query < n_pos:
         raise ValueError(f"there is no position {query}; the input has {n_pos}, from 0")
-    scored = seen.batch.loss_mask[0, :n_pos].cpu()
-    rows = torch.arange(n_pos) == query if query is not None else scored
-    rows = rows & (torch.arange(n_pos) > 0)
-    if query is None and not rows.any():
-        rows = torch.arange(n_pos) > 0
-    if not rows.any():
-        return None
+    rows = seen.batch.loss_mask[0, :n_pos].cpu() if query is None else torch.arange(n_pos) == query
+    if query is None and not rows[1:].any():
+        rows = torch.ones_like(rows)
     allowed = torch.ones(n_pos, n_pos, dtype=torch.bool).tril(-1) & rows[:, None]
+    if not allowed.any():
+        return None
     at = int(torch.where(allowed, weight, -1.0).argmax())
     return at // n_pos, at % n_pos
 
@@ -78,31 +82,12 @@ def another(seen: Capture) -> str:
     """
     task, own = seen.subject.task, seen.batch
     pool = task.sample(POOL, generator(0, "another input"), split="test")
-    lengths, question, answer = task.lengths(pool.tokens), task.question(own.tokens[0]), _first_answer(own, 0)
+    lengths, question = task.lengths(pool.tokens), task.question(own.tokens[0])
     apart = (lengths - int(task.lengths(own.tokens)[0])).abs().tolist()
-    alike = [torch.equal(_first_answer(pool, row), answer) for row in range(POOL)]
+    first, *firsts = (
+        batch.targets[row][batch.loss_mask[row]][:1] for batch in (own, pool) for row in range(len(batch))
+    )
+    alike = [torch.equal(answer, first) for answer in firsts]
     order = sorted(range(POOL), key=lambda row: (apart[row], alike[row]))
     others = (task.question(pool.tokens[row, : int(lengths[row])]) for row in order)
     return next((other for other in others if other != question), question)
-
-
-def _first_answer(batch: Batch, row: int) -> Tensor:
-    """The target of the first position that is scored; nothing where none is."""
-    return batch.targets[row][batch.loss_mask[row]][:1]
-
-
-def _of_the_truth(seen: Capture) -> dict[str, Edit]:
-    """A cut of the gold edge that the last answer needs.
-
-    It is the last position that is scored and has a gold edge of one hop. Positions with a single such edge come first:
-    where there are several edges, cutting one of them may change nothing.
-    """
-    scored = seen.batch.loss_mask[0].tolist()
-    keys: dict[int, list[int]] = {}
-    for hop, query, key in attention_graph.gold_edges(seen, 0):
-        if hop == 1 and query != key and scored[query]:
-            keys.setdefault(query, []).append(key)
-    if not keys:
-        return {}
-    query = max(keys, key=lambda query: (len(keys[query]) == 1, query))  # single edges first, then the latest
-    return {"cut a gold edge of the last answer": CutEdge(query, keys[query][0])}

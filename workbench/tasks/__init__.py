@@ -16,7 +16,6 @@ from workbench.tasks.base import Task
 from workbench.tasks.batch import Batch, Truth
 from workbench.tasks.box_moves import BoxMoves
 from workbench.tasks.boxes import Boxes
-from workbench.tasks.distinct_questions import counted, distinct, once_each
 from workbench.tasks.dyck import Dyck
 from workbench.tasks.increment import Increment
 from workbench.tasks.induction import Induction
@@ -28,6 +27,7 @@ from workbench.tasks.pointer_chain import PointerChain
 from workbench.tasks.property_chain import PropertyChain
 from workbench.tasks.sequences import SEQUENCES, Sequences, own_sequences
 from workbench.tasks.sorting import Sorting
+from workbench.tasks.split import counted, distinct, once_each
 from workbench.tasks.state_tracking import StateTracking
 from workbench.tasks.text import SHIPPED, Text
 from workbench.tasks.vocabulary import Vocabulary

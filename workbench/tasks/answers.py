@@ -79,38 +79,19 @@ class Answers:
         return ((read[:, : self.tokens.shape[1]] == self.tokens) | (self.tokens < 0)).all(1)
 
     def edit_distance(self, read: Int[Tensor, "batch answer"]) -> Float[Tensor, " batch"]:
-        """How many tokens of each answer that was read must be inserted, deleted or replaced to make it right."""
-        return _edit_distance(read, self.tokens, self.lengths)
+        """How many tokens of each answer that was read must be inserted, deleted or replaced to make it right.
 
-
-def after_mark(written: Int[Tensor, "batch new"], mark: int, which: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
-    """How many tokens come up to and with an occurrence of a mark; all of them if it does not occur so often.
-
-    Args:
-        written: what was written.
-        mark: the token.
-        which: of each sequence the occurrence, counted from 1; 0 is before the first token.
-    """
-    seen = (written == mark).cumsum(1)
-    before = (seen < which[:, None]).sum(1)
-    return torch.where(which == 0, 0, (before + 1).clamp(max=written.shape[1]))
-
-
-def _edit_distance(
-    first: Int[Tensor, "batch a"], second: Int[Tensor, "batch b"], lengths: Int[Tensor, " batch"]
-) -> Float[Tensor, " batch"]:
-    """Levenshtein distance between the first `lengths` tokens of each pair: insertions, deletions, replacements.
-
-    The table of the dynamic programme is filled row by row for the whole batch at once; within a row, consecutive
-    insertions are a running minimum.
-    """
-    width = torch.arange(second.shape[1] + 1)
-    row = width.expand(len(second), -1)
-    rows = [row]
-    for i in range(first.shape[1]):
-        replaced = row[:, :-1] + (first[:, i, None] != second)
-        row = torch.cat([row[:, :1] + 1, torch.minimum(replaced, row[:, 1:] + 1)], dim=1)
-        row = (row - width).cummin(1).values + width
-        rows.append(row)
-    table = torch.stack(rows, dim=1)
-    return table[torch.arange(len(table)), lengths, lengths].float()
+        It is the Levenshtein distance between as many tokens of each as the right answer has. The table of the dynamic
+        programme is filled row by row for the whole batch at once; within a row, consecutive insertions are a running
+        minimum.
+        """
+        width = torch.arange(self.tokens.shape[1] + 1)
+        row = width.expand(len(self), -1)
+        rows = [row]
+        for i in range(read.shape[1]):
+            replaced = row[:, :-1] + (read[:, i, None] != self.tokens)
+            row = torch.cat([row[:, :1] + 1, torch.minimum(replaced, row[:, 1:] + 1)], dim=1)
+            row = (row - width).cummin(1).values + width
+            rows.append(row)
+        table = torch.stack(rows, dim=1)
+        return table[torch.arange(len(self)), self.lengths, self.lengths].float()

@@ -12,9 +12,8 @@ from jaxtyping import Bool, Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
-from workbench.tasks.batch import Batch, Tokens, Truth
+from workbench.tasks.batch import Batch, Tokens, Truth, after_mark
 from workbench.tasks.expressions import OPERATORS, Brackets, Node, grow, read
 from workbench.tasks.pairs import with_other_value
 from workbench.tasks.split import in_question
@@ -156,10 +155,8 @@ class Arithmetic(Task):
 
     def answer_mask(self, batch: Batch) -> Bool[Tensor, "batch pos"]:
         """The value alone, the last token."""
-        last = (
-            torch.arange(batch.tokens.shape[1], device=batch.tokens.device) == self.lengths(batch.tokens)[:, None] - 2
-        )
-        return batch.loss_mask & last
+        position = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
+        return batch.loss_mask & (position == self.lengths(batch.tokens)[:, None] - 2)
 
     def answer_start(
         self, questions: Sequence[Int[Tensor, " pos"]], written: Int[Tensor, "batch new"]
@@ -176,35 +173,24 @@ class Arithmetic(Task):
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         labels = {name: torch.full_like(tokens, -1) for name in ("value", "operators")}
-        question_ends, ends, words = (
-            self.question_length(tokens).tolist(),
-            self.lengths(tokens).tolist(),
-            self.vocabulary.words,
-        )
+        question_ends, ends = self.question_length(tokens).tolist(), self.lengths(tokens).tolist()
         edges, trees, heights = [], [], []
         for i, row in enumerate(tokens.tolist()):
-            root = read([words[token] for token in row[: question_ends[i] - 1]], self.p)
-            nodes = _postorder(root)
+            question = question_ends[i] - 1
+            root = read(self.vocabulary.decode(row[:question]), self.p)
+            nodes = root.nodes()
+            where = {id(node): at for at, node in enumerate(nodes)}
+            tree = []
             for node in nodes:
                 labels["value"][i, node.end] = node.value
-            labels["value"][i, question_ends[i] - 1] = root.value
-            first = question_ends[i] - 1 if self.mode == "chain_of_thought" else ends[i] - 2
-            labels["operators"][i, first : ends[i] - 1] = sum(node.operator is not None for node in nodes)
-            whole = Node(root.value, root.operator, root.left, root.right, question_ends[i] - 1)
+                operands = [where.get(id(operand), -1) for operand in (node.left, node.right)]
+                tree.append([OPERATORS.index(node.operator) if node.operator else -1, *operands, node.value, node.end])
+            labels["value"][i, question] = root.value
+            first = question if self.mode == "chain_of_thought" else ends[i] - 2
+            labels["operators"][i, first : ends[i] - 1] = len(root.leftmost())
+            whole = Node(root.value, root.operator, root.left, root.right, question)
             edges += [(i, *edge) for edge in sorted({edge for node in [*nodes, whole] for edge in _edges(node)})]
-            where = {id(node): at for at, node in enumerate(nodes)}
-            trees.append(
-                [
-                    [
-                        OPERATORS.index(node.operator) if node.operator else -1,
-                        where.get(id(node.left), -1),
-                        where.get(id(node.right), -1),
-                        node.value,
-                        node.end,
-                    ]
-                    for node in nodes
-                ]
-            )
+            trees.append(tree)
             heights.append(root.height())
         most = max(map(len, trees))
         table = [tree + [[-1] * 5] * (most - len(tree)) for tree in trees]
@@ -224,20 +210,15 @@ class Arithmetic(Task):
             root = read(tokens, self.p)
         except ValueError as error:
             raise ValueError(f"{text!r} is not an expression modulo {self.p}: {error}") from None
-        count = sum(node.operator is not None for node in _postorder(root))
-        if not 1 <= count <= self.operators:
-            raise ValueError(f"type an expression with 1 to {self.operators} operators, not {count}")
-        row = self._row(root, root.leftmost())
+        order = root.leftmost()
+        if not 1 <= len(order) <= self.operators:
+            raise ValueError(f"type an expression with 1 to {self.operators} operators, not {len(order)}")
+        row = self._row(root, order)
         if self.brackets == "needed":
             row = [*tokens, *row[row.index("=") :]]
         if len(row) > self.n_ctx:
             raise ValueError(f"with its answer the expression has {len(row)} tokens, but at most {self.n_ctx} fit")
         return self._batch([row])
-
-
-def _postorder(node: Node) -> list[Node]:
-    below = [] if node.left is None or node.right is None else [*_postorder(node.left), *_postorder(node.right)]
-    return [*below, node]
 
 
 def _edges(node: Node) -> list[tuple[int, int, int]]:

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.tasks.accuracy import COUNTED, Unit, correct, whole
-from workbench.tasks.batch import Batch, Tokens, Truth, before_padding
+from workbench.tasks.batch import Batch, Tokens, Truth, after_mark, before_padding
 from workbench.tasks.known_text import KnownText, Origin
 from workbench.tasks.pairs import Pairs, make_pairs
 from workbench.tasks.split import SPLITS, TEST_ONE_IN, Split, fingerprints
@@ -59,6 +59,8 @@ class Task(Checked, ABC):
     """Whether nothing is asked and each token is predicted from those before it; its loss is read in perplexity."""
     for_more: ClassVar[str] = "ask for larger ones"
     """What to do where one side of the split has hardly any example."""
+    answer_mark: ClassVar[str | None] = None
+    """The token behind which the answer stands, where a chain of thought may stand before it."""
     files: ClassVar[tuple[str, ...]] = ()
     """Settings that hold a file's path on this machine, or a list of them (see `tasks.files_of`)."""
 
@@ -221,11 +223,14 @@ class Task(Checked, ABC):
         return self.lengths(tokens)
 
     def answer_mask(self, batch: Batch) -> Bool[Tensor, "batch pos"]:
-        """Where the answer itself is scored: not where a chain of thought before it is. By default all that is scored.
+        """Where the answer itself is scored: not where a chain of thought before it is.
 
-        A task that overrides it overrides `answer_start` too.
+        By default all that is scored, behind the `answer_mark` if there is one. A task that overrides it overrides
+        `answer_start` too.
         """
-        return batch.loss_mask
+        if self.answer_mark is None:
+            return batch.loss_mask
+        return batch.loss_mask & ((batch.tokens == self.vocabulary.id(self.answer_mark)).cumsum(-1) > 0)
 
     def answer_alone(self, batch: Batch) -> Batch:
         """The batch with its answer alone scored; what comes before it, a thought too, is given as it is."""
@@ -234,7 +239,9 @@ class Task(Checked, ABC):
     def answer_start(
         self, questions: Sequence[Int[Tensor, " pos"]], written: Int[Tensor, "batch new"]
     ) -> Int[Tensor, " batch"]:
-        """Where in what a model wrote its answer begins, behind its chain of thought; by default at once.
+        """Where in what a model wrote its answer begins, behind its chain of thought.
+
+        By default it is behind the first `answer_mark`; where there is none, or the question has it, at once.
 
         Args:
             questions: each sequence up to where what is written begins.
@@ -243,7 +250,11 @@ class Task(Checked, ABC):
         Returns:
             How many tokens of each come before the answer; as many as were written if there is no answer in them.
         """
-        return torch.zeros(len(written), dtype=torch.long, device=written.device)
+        if self.answer_mark is None:
+            return torch.zeros(len(written), dtype=torch.long, device=written.device)
+        mark = self.vocabulary.id(self.answer_mark)
+        asked = torch.stack([(question == mark).any() for question in questions])
+        return after_mark(written, mark, (~asked).long().to(written.device))
 
     @property
     def test_share(self) -> float:

@@ -36,10 +36,14 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The batch on a device. To a GPU it goes from pinned memory, so that nobody waits for the copy."""
-        device = torch.device(device)
-        start = None if self.start is None else _sent(self.start, device)
-        tokens, targets, mask = (_sent(x, device) for x in (self.tokens, self.targets, self.loss_mask))
-        return Batch(tokens, targets, mask, self.head, start)
+        to_gpu = torch.device(device).type == "cuda"
+
+        def sent(x: Tensor) -> Tensor:
+            pinned = to_gpu and x.device.type == "cpu"
+            return x.pin_memory().to(device, non_blocking=True) if pinned else x.to(device)
+
+        start = None if self.start is None else sent(self.start)
+        return Batch(sent(self.tokens), sent(self.targets), sent(self.loss_mask), self.head, start)
 
     def __getitem__(self, index: slice | Tensor) -> Batch:
         start = None if self.start is None else self.start[index]
@@ -77,10 +81,17 @@ def before_padding(tokens: Int[Tensor, "batch pos"], pad: int) -> Bool[Tensor, "
     return (tokens != pad).flip(1).cumsum(1).flip(1) > 0
 
 
-def _sent(x: Tensor, device: torch.device) -> Tensor:
-    if device.type == "cuda" and x.device.type == "cpu":
-        return x.pin_memory().to(device, non_blocking=True)
-    return x.to(device)
+def after_mark(written: Int[Tensor, "batch new"], mark: int, which: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+    """How many tokens come up to and with an occurrence of a mark; all of them if it does not occur so often.
+
+    Args:
+        written: what was written.
+        mark: the token.
+        which: of each sequence the occurrence, counted from 1; 0 is before the first token.
+    """
+    seen = (written == mark).cumsum(1)
+    before = (seen < which[:, None]).sum(1)
+    return torch.where(which == 0, 0, (before + 1).clamp(max=written.shape[1]))
 
 
 @dataclass(frozen=True)

@@ -193,9 +193,9 @@ class BoxMoves(Task):
                 f"sentences as 'Move the contents of Box A to Box B .'; {ids.shape[1]} words are not that"
             )
         form = self._form(n_moves)[None]
+        bounds = torch.tensor([len(WORDS), self._first_object, self.pad])  # of words, boxes and objects
+        kinds, form_kinds = (torch.bucketize(each, bounds, right=True) for each in (ids, form))
         other = ((ids != form) & (form < len(WORDS))).nonzero()
-        kinds = (ids >= len(WORDS)).long() + (ids >= self._first_object).long() + (ids == self.pad).long()
-        form_kinds = (form >= len(WORDS)).long() + (form >= self._first_object).long()
         if not len(other):
             other = (kinds != form_kinds).nonzero()
         if len(other):

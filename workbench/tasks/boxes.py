@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import chain
+from itertools import chain, groupby
 from string import ascii_uppercase
 from typing import Any, ClassVar, Literal
 
@@ -99,14 +99,6 @@ class Boxes(Task):
     def operations(self) -> tuple[int, int]:
         """The fewest and the most operations."""
         return self._or(self.min_operations, 32, 1), self._or(self.max_operations, 32, 31)
-
-    @property
-    def _filled(self) -> str:
-        return str(self._or(self.filled, "any", "half_always"))
-
-    @property
-    def _moves(self) -> str:
-        return str(self._or(self.moves, "mixed", "contents"))
 
     @property
     def _naming(self) -> int:
@@ -235,15 +227,10 @@ class Boxes(Task):
                 begin = end + 1
             edges += [(i, *edge) for edge in story.edges(last, words, question_ends[i])]
             stories.append(story)
-        return Truth(
-            torch.tensor(edges, dtype=torch.long).reshape(-1, 4),
-            labels,
-            {
-                "contents": self._contents(stories),
-                "graph_depth": torch.tensor([max(story.depth) for story in stories]),
-                "layers": torch.tensor([story.layers for story in stories]),
-            },
-        )
+        depth = torch.tensor([max(story.depth) for story in stories])
+        layers = torch.tensor([story.layers for story in stories])
+        arrays = {"contents": self._contents(stories), "graph_depth": depth, "layers": layers}
+        return Truth(torch.tensor(edges, dtype=torch.long).reshape(-1, 4), labels, arrays)
 
     def states(self, tokens: Int[Tensor, " pos"]) -> dict[str, list[tuple[int, int, str]]]:
         """The contents of each box after each clause; clauses that leave them as they are form one stretch."""
@@ -251,16 +238,13 @@ class Boxes(Task):
         clauses, held = truth.labels["clause"][0], truth.arrays["contents"][0]
         by_box: dict[str, list[tuple[int, int, str]]] = {}
         for box in range(self.boxes):
-            stretches: list[tuple[int, int, str]] = []
-            for clause in range(int(clauses.max()) + 1):
-                where = (clauses == clause).nonzero()[:, 0]
-                items = [OBJECTS[i] for i in held[clause, box].nonzero()[:, 0].tolist()]
-                words, begin, end = ", ".join(items), int(where[0]), int(where[-1])
-                if stretches and stretches[-1][2] == words:
-                    stretches[-1] = (stretches[-1][0], end, words)
-                else:
-                    stretches.append((begin, end, words))
-            if any(words for _, _, words in stretches):
+            words = [", ".join(OBJECTS[i] for i in items.nonzero()[:, 0].tolist()) for items in held[:, box]]
+            stretches = []
+            for same, alike in groupby(range(len(words)), key=words.__getitem__):
+                first, *others = alike
+                where = ((clauses >= first) & (clauses <= max(others, default=first))).nonzero()[:, 0]
+                stretches.append((int(where[0]), int(where[-1]), same))
+            if any(words):
                 by_box[f"Box {ascii_uppercase[box]}"] = stretches
         return by_box
 

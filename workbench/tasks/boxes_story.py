@@ -40,8 +40,7 @@ class Story:
     depends: list[tuple[int, ...]] = field(default_factory=list)
     depth: list[int] = field(default_factory=list)
     _boxes: dict[str, set[str]] = field(default_factory=dict)
-    _writer: dict[str, int | None] = field(default_factory=dict)
-    _state_depth: dict[str, int] = field(default_factory=dict)
+    _writer: dict[str, int] = field(default_factory=dict)
     _changed: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -91,13 +90,10 @@ class Story:
             raise ValueError(f"the contents of Box {box} are given twice")
         self._not_anywhere(items)
         self._boxes[box] = set(items)
-        self._writer[box], self._state_depth[box] = len(self.depth), 0
-        self._note((box,), (), 0)
+        self._note((box,))
 
     def _change(self, changes: dict[str, tuple[list[str], list[str]]], whole: str | None = None) -> None:
-        clause = len(self.depth)
-        needs = [self._writer[box] for box in changes if self._writer.get(box) is not None]
-        depth = 1 + max((self._state_depth.get(box, -1) for box in changes), default=-1)
+        depends = tuple(sorted({self._writer[box] for box in changes if box in self._writer}))
         for box, (added, taken) in changes.items():
             held = self._boxes.setdefault(box, set())
             missing = [item for item in taken if item not in held]
@@ -106,17 +102,17 @@ class Story:
                 raise ValueError(f"the {missing[0]} is not in Box {box}, which holds {there}")
             held.difference_update(taken)
             held.update(added)
-            emptied = box == whole  # it is empty now, whatever it held before: later clauses need nothing of it
-            self._writer[box] = None if emptied else clause
-            self._state_depth[box] = -1 if emptied else depth
-        self._note(changes, tuple(sorted({need for need in needs if need is not None})), depth)
+        self._note(changes, depends)
+        if whole is not None:
+            del self._writer[whole]  # it is empty now, whatever it held before: later clauses need nothing of it
 
-    def _note(self, changed: Iterable[str], depends: tuple[int, ...], depth: int) -> None:
+    def _note(self, changed: Iterable[str], depends: tuple[int, ...] = ()) -> None:
+        for box in changed:
+            self._changed[box] = self._writer[box] = len(self.depth)
         before = self.contents[-1] if self.contents else {}
         self.contents.append(before | {box: tuple(sorted(self._boxes[box])) for box in changed})
-        self._changed.update(dict.fromkeys(changed, len(self.depth)))
         self.depends.append(depends)
-        self.depth.append(depth)
+        self.depth.append(1 + max((self.depth[clause] for clause in depends), default=-1))
 
     def _not_anywhere(self, items: list[str]) -> None:
         for box, held in self._boxes.items():

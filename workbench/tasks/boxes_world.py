@@ -44,18 +44,19 @@ class World:
     def __init__(self, task: Boxes, n: int, generator: torch.Generator) -> None:
         self.task, self.generator = task, generator
         self.n_boxes, self.capacity = task.boxes, task.capacity
-        self.all_moved, self.half_always = task._moves == "contents", task._filled == "half_always"
+        self.all_moved = task._or(task.moves, "mixed", "contents") == "contents"
+        filled = task._or(task.filled, "any", "half_always")
+        self.half_always = filled == "half_always"
         self._ids = cache(task.vocabulary.encode)
         self._box = cache(lambda box: task.vocabulary.encode(f"Box {ascii_uppercase[box]}"))
         self._item = cache(lambda item: task.vocabulary.encode(f"and the {OBJECTS[item]}"))
         self.texts: list[list[int]] = [[] for _ in range(n)]
         if task._or(task.start, "poisson", "one") == "poisson":
-            rates = torch.full((n, task.boxes), 2.0)
-            counts = torch.poisson(rates, generator=generator).long()
-            counts = counts.clamp(max=task.capacity)
+            drawn = torch.poisson(torch.full((n, task.boxes), 2.0), generator=generator).long()
+            counts = drawn.clamp(max=task.capacity)
         else:
             counts = torch.ones(n, task.boxes, dtype=torch.long)
-        if task._filled != "any":
+        if filled != "any":
             chosen = self._random(n, task.boxes).argsort(-1) < task.boxes // 2
             counts = torch.where(chosen, counts.clamp(min=1), 0)
         # The first items of a random order fill the boxes one after the other.

@@ -101,29 +101,23 @@ def write(recipe: Recipe, path: str | Path, *, workers: int = 0) -> Generator[in
 
 
 def _write(recipe: Recipe, path: Path, workers: int) -> Generator[int, None, None]:
-    write_rows = _write_parquet if path.suffix == ".parquet" else _write_lines
+    header, written = recipe.header(), 0
     with new_file(path) as partial:
-        yield from write_rows(recipe, partial, workers)
-
-
-def _write_parquet(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
-    schema = SCHEMA.with_metadata({"workbench": json.dumps(recipe.header())})
-    written = 0
-    with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:  # Arrow opens no path but in UTF-8
-        for batch in recipe.batches(workers):
-            writer.write_table(pa.Table.from_pylist(rows(recipe.task, batch), schema=schema))
-            written += len(batch)
-            yield written
-
-
-def _write_lines(recipe: Recipe, path: Path, workers: int) -> Iterator[int]:
-    written = 0
-    with path.open("w", encoding="utf-8") as file:
-        file.write(json.dumps({"workbench": recipe.header()}) + "\n")
-        for batch in recipe.batches(workers):
-            file.writelines(json.dumps(row) + "\n" for row in rows(recipe.task, batch))
-            written += len(batch)
-            yield written
+        if path.suffix == ".parquet":
+            schema = SCHEMA.with_metadata({"workbench": json.dumps(header)})
+            # Arrow opens no path but in UTF-8
+            with partial.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
+                for batch in recipe.batches(workers):
+                    writer.write_table(pa.Table.from_pylist(rows(recipe.task, batch), schema=schema))
+                    written += len(batch)
+                    yield written
+        else:
+            with partial.open("w", encoding="utf-8") as lines:
+                lines.write(json.dumps({"workbench": header}) + "\n")
+                for batch in recipe.batches(workers):
+                    lines.writelines(json.dumps(row) + "\n" for row in rows(recipe.task, batch))
+                    written += len(batch)
+                    yield written
 
 
 def rows(task: Task, batch: Batch) -> list[dict[str, Any]]:
@@ -144,7 +138,9 @@ def show(task: Task, batch: Batch, index: int, *, width: int = 100, most_edges: 
     tokens, mask = batch.tokens[index], batch.loss_mask[index].tolist()
     words = task.words(tokens[:length])
     lines = ["input   " + task.question(tokens)]
-    lines.append("answer  " + " ".join(_target(task, batch, index, at) for at in range(length) if mask[at]))
+    targets = batch.targets[index, :length][batch.loss_mask[index, :length]]
+    sets = ["{" + ",".join(task.words(each.nonzero()[:, 0])) + "}" for each in targets] if targets.ndim == 2 else []
+    lines.append("answer  " + " ".join(sets or task.words(targets)))
     line, marks = "tokens ", "scored "
     for word, scored in zip(words, mask, strict=False):
         if len(line) + len(word) + 1 > width and line.strip() != "tokens":
@@ -156,13 +152,6 @@ def show(task: Task, batch: Batch, index: int, *, width: int = 100, most_edges: 
     if batch.head == "main":
         lines += _edges(task.truth(tokens[None, :length]), most_edges)
     return "\n".join(lines)
-
-
-def _target(task: Task, batch: Batch, index: int, at: int) -> str:
-    target = batch.targets[index, at]
-    if target.ndim == 0:
-        return task.words(target[None])[0]
-    return "{" + ",".join(task.words(target.nonzero()[:, 0])) + "}"
 
 
 def _edges(truth: Truth, most: int) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,28 +48,26 @@ def read(path: str | Path) -> tuple[Task, Iterator[Batch]]:
     check_file(path)
     if path.suffix not in FORMATS:
         raise ValueError(f"data is read from {' or '.join(FORMATS)}, not {path.name!r}")
-    header_of, rows_of = (_parquet_header, _parquet_rows) if path.suffix == ".parquet" else (_first_line, _lines)
+    rows = _table(path) if path.suffix == ".parquet" else _lines(path)
     try:
-        recipe = _Header.model_validate(header_of(path)).recipe()
+        recipe = _Header.model_validate(next(rows)[1]).recipe()
         like = recipe.task.sample(1, generator(0, "shape of targets"), head=recipe.head).targets
     except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError, pa.ArrowException):
         raise ValueError(f"{path} was not written by `workbench data`, or is damaged") from None
     except ValueError as error:
         problem = first_problem(error, _Header) if isinstance(error, ValidationError) else error
         raise ValueError(f"{path} is damaged: its header: {problem}") from None
-    return recipe.task, _batches(path, recipe, like, rows_of(path))
+    return recipe.task, _batches(path, recipe, like, rows)
 
 
-def _parquet_header(path: Path) -> Any:
-    with path.open("rb") as file:
-        return parse_json((pq.read_schema(file).metadata or {})[b"workbench"].decode())
-
-
-def _parquet_rows(path: Path) -> Iterator[tuple[str, Any]]:
+def _table(path: Path) -> Iterator[tuple[str, Any]]:
+    """What a Parquet file says of its sequences, then each of them, and where it stands."""
     number = 0
     with path.open("rb") as file:
+        table = pq.ParquetFile(file)
+        yield "the header", parse_json((table.schema_arrow.metadata or {})[b"workbench"].decode())
         try:
-            for part in pq.ParquetFile(file).iter_batches(SHARD):
+            for part in table.iter_batches(SHARD):
                 for row in part.to_pylist():
                     number += 1
                     yield f"row {number}", row
@@ -77,14 +75,10 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Any]]:
             raise ValueError(f"{path} is damaged behind row {number}: {error}") from None
 
 
-def _first_line(path: Path) -> Any:
-    with open_text(path) as file:
-        return parse_json(file.readline())["workbench"]
-
-
 def _lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """The same of a file of JSON lines."""
     with open_text(path) as file:
-        next(file)
+        yield "the header", parse_json(file.readline())["workbench"]
         for number, line in enumerate(file, 2):
             try:
                 yield f"line {number}", parse_json(line)
@@ -117,7 +111,13 @@ def _batches(path: Path, recipe: Recipe, like: Tensor, rows: Iterable[tuple[str,
             problem = f"the header states {n} sequences, and here is one more"
         if problem is not None:
             raise ValueError(f"{path} is damaged: {where}: {problem}")
-        part.append(_one(row, recipe.head, classes, sets))
+        if sets:
+            targets = torch.zeros(1, len(row["tokens"]), classes, dtype=torch.bool)
+            for position, members in enumerate(row["targets"]):
+                targets[0, position, members] = True
+        else:
+            targets = torch.tensor([row["targets"]])[..., 0]
+        part.append(Batch(torch.tensor([row["tokens"]]), targets, torch.tensor([row["loss_mask"]]), recipe.head))
     if count < n:
         raise ValueError(f"{path} is damaged: its header states {n} sequences, and it has {count}")
     yield Batch.cat(part, task.pad)
@@ -135,27 +135,17 @@ def _problem(row: Any, task: Task, classes: int, sets: bool) -> str | None:
     if not 1 <= len(tokens) <= task.n_ctx:
         return f"it has {len(tokens)} tokens, and {task.name} with these settings makes 1 to {task.n_ctx}"
     known = len(task.vocabulary)
+
+    def is_id(value: Any, n: int) -> bool:
+        return type(value) is int and 0 <= value < n
+
     for at, (token, target, scored) in enumerate(zip(tokens, targets, mask, strict=True)):
-        if not _is_id(token, known):
+        if not is_id(token, known):
             return f"token {at} is {brief(repr(token), 40)}, not an id from 0 to {known - 1}"
-        if not isinstance(target, list) or not all(_is_id(one, classes) for one in target):
+        if not isinstance(target, list) or not all(is_id(one, classes) for one in target):
             return f"target {at} is {brief(repr(target), 40)}, not a list of classes from 0 to {classes - 1}"
         if len(target) != (len(set(target)) if sets else 1):
             return f"target {at} is {brief(repr(target), 40)}, not {'a set of classes' if sets else 'one class'}"
         if not isinstance(scored, bool):
             return f"loss_mask {at} is {brief(repr(scored), 40)}, not true or false"
     return "it ends with padding" if tokens[-1] == task.pad else None
-
-
-def _is_id(value: Any, n: int) -> bool:
-    return type(value) is int and 0 <= value < n
-
-
-def _one(row: Mapping[str, Any], head: str, classes: int, sets: bool) -> Batch:
-    if sets:
-        targets = torch.zeros(1, len(row["tokens"]), classes, dtype=torch.bool)
-        for position, members in enumerate(row["targets"]):
-            targets[0, position, members] = True
-    else:
-        targets = torch.tensor([[target[0] for target in row["targets"]]])
-    return Batch(torch.tensor([row["tokens"]]), targets, torch.tensor([row["loss_mask"]]), head)

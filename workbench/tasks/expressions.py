@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,24 +49,14 @@ class Node:
             sides.append(["(", *tokens, ")"] if bracketed else tokens)
         return [*sides[0], self.operator, *sides[1]]
 
+    def nodes(self) -> list[Node]:
+        """Every number and operation, operands before what is made of them."""
+        below = [] if self.left is None or self.right is None else [*self.left.nodes(), *self.right.nodes()]
+        return [*below, self]
+
     def leftmost(self) -> list[Node]:
         """The operations in the order of a reader who always computes the leftmost one whose operands are numbers."""
-        if self.left is None or self.right is None:
-            return []
-        return [*self.left.leftmost(), *self.right.leftmost(), self]
-
-
-def _apply(operator: str, a: int, b: int, p: int) -> int:
-    """The result of an operation on a and b modulo p; division multiplies by the modular inverse.
-
-    Raises:
-        ValueError: for a division by 0.
-    """
-    if operator == "÷":
-        if b == 0:
-            raise ValueError("it divides by 0")
-        return a * pow(b, -1, p) % p
-    return {"+": a + b, "-": a - b, "×": a * b}[operator] % p
+        return [node for node in self.nodes() if node.operator is not None]
 
 
 def _split(value: int, operator: str, p: int, u: float, v: float) -> tuple[int, int]:
@@ -126,27 +117,25 @@ def read(tokens: list[str], p: int) -> Node:
     Raises:
         ValueError: if it is not an expression over the numbers 0..p−1, or divides by 0.
     """
-    node, at = _sum(tokens, 0, p)
+    node, at = _operations(tokens, 0, p)
     if at < len(tokens):
         raise ValueError(f"{tokens[at]!r} at place {at + 1} was not expected")
     return node
 
 
-def _sum(tokens: list[str], at: int, p: int) -> tuple[Node, int]:
-    return _chain(tokens, at, p, "+-", _product)
-
-
-def _product(tokens: list[str], at: int, p: int) -> tuple[Node, int]:
-    return _chain(tokens, at, p, _TIGHT, _atom)
-
-
-def _chain(tokens: list[str], at: int, p: int, operators: str, part: object) -> tuple[Node, int]:
-    assert callable(part)
-    node, at = part(tokens, at, p)
-    while at < len(tokens) and tokens[at] in operators:
+def _operations(tokens: list[str], at: int, p: int, ranks: Sequence[str] = ("+-", _TIGHT)) -> tuple[Node, int]:
+    """What begins at a place: operations of the first of these ranks on operations of the others; and where it ends."""
+    if not ranks:
+        return _atom(tokens, at, p)
+    node, at = _operations(tokens, at, p, ranks[1:])
+    while at < len(tokens) and tokens[at] in ranks[0]:
         operator = tokens[at]
-        right, at = part(tokens, at + 1, p)
-        node = Node(_apply(operator, node.value, right.value, p), operator, node, right, right.end)
+        right, at = _operations(tokens, at + 1, p, ranks[1:])
+        if operator == "÷" and right.value == 0:
+            raise ValueError("it divides by 0")
+        a, b = node.value, pow(right.value, -1, p) if operator == "÷" else right.value  # the modular inverse
+        value = {"+": a + b, "-": a - b, "×": a * b, "÷": a * b}[operator] % p
+        node = Node(value, operator, node, right, right.end)
     return node, at
 
 
@@ -154,7 +143,7 @@ def _atom(tokens: list[str], at: int, p: int) -> tuple[Node, int]:
     if at >= len(tokens):
         raise ValueError("it ends where a number was expected")
     if tokens[at] == "(":
-        node, at = _sum(tokens, at + 1, p)
+        node, at = _operations(tokens, at + 1, p)
         if at >= len(tokens) or tokens[at] != ")":
             raise ValueError("a bracket is not closed")
         node.end = at

@@ -96,12 +96,8 @@ class Induction(Task):
 
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """Up to the first token that comes again, with it."""
-        return self._repeats(tokens).long().argmax(-1) + 1
-
-    def _repeats(self, tokens: Int[Tensor, "batch pos"]) -> Tensor:
-        """Whether each token came before in its sequence."""
-        same = (tokens[:, :, None] == tokens[:, None, :]).tril(-1).any(-1)
-        return same & (tokens != self.pad)
+        came_before = (tokens[:, :, None] == tokens[:, None, :]).tril(-1).any(-1)
+        return (came_before & (tokens != self.pad)).long().argmax(-1) + 1
 
     def _batch(self, tokens: Int[Tensor, "batch pos"]) -> Batch:
         return Batch.next_token(tokens, self.question_length(tokens) - 1, self.lengths(tokens) - 1)

@@ -61,6 +61,17 @@ class _Seen:
     trained: Int[np.ndarray, " hash"]
     held_out: Int[np.ndarray, " hash"]
 
+    def origin(self, piece: Int[Tensor, " pos"]) -> Origin | None:
+        """What a piece is by this text; None where none of its windows was kept."""
+        hashes = _hashes([piece], self.window)
+        hashes = hashes[hashes % self.rate == 0]
+        if not len(hashes):
+            return None
+        for kept, origin in ((self.trained, Origin.TRAINED), (self.held_out, Origin.HELD_OUT)):
+            if np.isin(hashes, kept).mean() >= ENOUGH:
+                return origin
+        return Origin.GIVEN
+
 
 @dataclass(frozen=True)
 class KnownText:
@@ -112,22 +123,10 @@ class KnownText:
         """What each piece is to the model; one of which no window was kept is as the piece before it."""
         origins: list[Origin] = []
         for piece in pieces:
-            by_text = {_origin(text, piece) for text in self.seen}
+            by_text = {text.origin(piece) for text in self.seen}
             strongest = (origin for origin in (Origin.TRAINED, Origin.HELD_OUT, Origin.GIVEN) if origin in by_text)
             origins.append(next(strongest, origins[-1] if origins else Origin.GIVEN))
         return origins
-
-
-def _origin(seen: _Seen, piece: Int[Tensor, " pos"]) -> Origin | None:
-    """What a piece is by one text; None where none of its windows was kept."""
-    hashes = _hashes([piece], seen.window)
-    hashes = hashes[hashes % seen.rate == 0]
-    if not len(hashes):
-        return None
-    for name, origin in (("trained", Origin.TRAINED), ("held_out", Origin.HELD_OUT)):
-        if np.isin(hashes, getattr(seen, name)).mean() >= ENOUGH:
-            return origin
-    return Origin.GIVEN
 
 
 def _hashes(rows: Iterable[Int[Tensor, " pos"]], window: int) -> Int[np.ndarray, " window"]:

@@ -80,12 +80,6 @@ def asked_box(
     return torch.where(named.any(1), named.long().argmax(1), -1)
 
 
-def _ancestors(task: Task, tokens: Tensor, truth: Truth) -> Labels:
-    """The position of each token's ancestors, hop by hop."""
-    up = truth.arrays["ancestors"]
-    return {f"ancestor_{hop + 1}": up[..., hop] for hop in range(up.shape[-1])}
-
-
 def _rows(task: Task, tokens: Tensor, truth: Truth) -> Labels:
     """The rows of a long multiplication, each digit at the position that predicts its column."""
     column = truth.labels["digit"]
@@ -118,7 +112,9 @@ def _contents(task: Task, tokens: Tensor, truth: Truth) -> Labels:
 
 
 DERIVED: dict[str, Callable[[Task, Tensor, Truth], Labels]] = {
-    "pointer_chain": _ancestors,
+    "pointer_chain": lambda task, tokens, truth: {
+        f"ancestor_{hop}": up for hop, up in enumerate(truth.arrays["ancestors"].unbind(-1), 1)
+    },
     "multiplication": _rows,
     "boxes": _contents,
     "sequences": lambda task, tokens, truth: of_text(task, tokens),

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.lengths import tested_lengths
@@ -49,6 +47,7 @@ class LongestIncreasingSubsequence(Task):
     summary: ClassVar[str] = "numbers, and the length of their longest increasing subsequence"
     group: ClassVar[str] = "length"
     unit: ClassVar[Literal["sequence"]] = "sequence"
+    answer_mark: ClassVar[str] = "####"
     pair_kinds: ClassVar[dict[str, str]] = {"number": "one number of the sequence is replaced by another"}
 
     length: int = Field(50, ge=2, le=LONGEST, description="most numbers in a sequence")
@@ -101,23 +100,19 @@ class LongestIncreasingSubsequence(Task):
         low, high = (self.shortest, self.length) if length is None else (length, length)
         lengths = rng.integers(low, high + 1, n)
         numbers = rng.integers(self.length + 1, self.values, (n, int(lengths.max())))
-        for row, size in zip(numbers, lengths.tolist(), strict=True):
-            self._plant(row[:size], rng)
+        for row, size in zip(numbers, lengths.tolist(), strict=True):  # one to three increasing runs at random places
+            n_runs = int(rng.integers(1, min(3, size) + 1))
+            planted = int(rng.integers(n_runs, size + 1))
+            cuts = np.sort(rng.permutation(planted - 1)[: n_runs - 1] + 1).tolist()
+            places = rng.permutation(size)
+            for begin, end in pairwise([0, *cuts, planted]):
+                values = rng.choice(self.values - self.length - 1, end - begin, replace=False)
+                row[np.sort(places[begin:end])] = np.sort(values) + self.length + 1
         return self._batch(torch.from_numpy(numbers), torch.from_numpy(lengths))
 
     def changed_question(self, tokens: Tokens, kind: str, generator: torch.Generator) -> Tokens:
         question = in_question(tokens, self.question_length(tokens))
         return with_other_value(tokens, question, self.length + 1, self.values, generator)
-
-    def _plant(self, row: np.ndarray, rng: np.random.Generator) -> None:
-        """Overwrite random positions of a row with one to three increasing runs."""
-        n_runs = int(rng.integers(1, min(3, len(row)) + 1))
-        planted = int(rng.integers(n_runs, len(row) + 1))
-        cuts = np.sort(rng.permutation(planted - 1)[: n_runs - 1] + 1).tolist()
-        places = rng.permutation(len(row))
-        for begin, end in pairwise([0, *cuts, planted]):
-            values = rng.choice(self.values - self.length - 1, end - begin, replace=False)
-            row[np.sort(places[begin:end])] = np.sort(values) + self.length + 1
 
     def _batch(self, numbers: Int[Tensor, "batch number"], lengths: Int[Tensor, " batch"]) -> Batch:
         n, width = numbers.shape
@@ -143,17 +138,6 @@ class LongestIncreasingSubsequence(Task):
         """The number of leading numbers: these are the question in every mode, so all modes have the same test set."""
         return (tokens >= self.values).long().argmax(-1)
 
-    def answer_mask(self, batch: Batch) -> Bool[Tensor, "batch pos"]:
-        """Only the scored positions of the length, which follows ####."""
-        return batch.loss_mask & ((batch.tokens == self.vocabulary.id("####")).cumsum(-1) > 0)
-
-    def answer_start(
-        self, questions: Sequence[Int[Tensor, " pos"]], written: Int[Tensor, "batch new"]
-    ) -> Int[Tensor, " batch"]:
-        """Behind the first ####; in other modes this is in the question, and the answer comes at once."""
-        thought = torch.full((len(written),), int(self.mode == "chain_of_thought"), device=written.device)
-        return after_mark(written, self.vocabulary.id("####"), thought)
-
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         lengths, ends = self.question_length(tokens), self.lengths(tokens)
         position = torch.arange(tokens.shape[1])
@@ -173,9 +157,8 @@ class LongestIncreasingSubsequence(Task):
             witness[rows, at] = 1
             earlier = before[rows, at]
             at = torch.where(earlier.any(-1), (earlier * (order + 1)).argmax(-1), at)
-        scored = (position >= (lengths if self.mode == "chain_of_thought" else answer)[:, None]) & (
-            position < ends[:, None] - 1
-        )
+        first = lengths if self.mode == "chain_of_thought" else answer
+        scored = (position >= first[:, None]) & (position < ends[:, None] - 1)
         example, longest = final.nonzero(as_tuple=True)
         edges = torch.cat([before.nonzero(), torch.stack([example, answer[example], longest], dim=1)])
         example, query, key = edges[edges[:, 0].argsort(stable=True)].unbind(1)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from workbench.tasks.answers import after_mark
 from workbench.tasks.base import LONGEST, Task
 from workbench.tasks.batch import Batch, Tokens, Truth
 from workbench.tasks.pairs import with_other_value
@@ -50,6 +48,7 @@ class Multiplication(Task):
     summary: ClassVar[str] = "two numbers and their product, all with their lowest digit first"
     group: ClassVar[str] = "digit"
     unit: ClassVar[Literal["position"]] = "position"
+    answer_mark: ClassVar[str] = "####"
     pair_kinds: ClassVar[dict[str, str]] = {"digit": "one digit of an operand is replaced by another"}
     vocabulary: ClassVar[Vocabulary] = Vocabulary(_WORDS)
     delimiters: ClassVar[tuple[int, ...]] = (_ANSWER, _THOUGHT, _PAUSE_START)
@@ -95,17 +94,6 @@ class Multiplication(Task):
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The length of the operands with their sign: every mode has the same test set."""
         return torch.full((len(tokens),), 2 * self.digits + 1)
-
-    def answer_mask(self, batch: Batch) -> Bool[Tensor, "batch pos"]:
-        """The product's digits, which follow ####."""
-        return batch.loss_mask & ((batch.tokens == _ANSWER).cumsum(-1) > 0)
-
-    def answer_start(
-        self, questions: Sequence[Int[Tensor, " pos"]], written: Int[Tensor, "batch new"]
-    ) -> Int[Tensor, " batch"]:
-        """Behind the first ####; in other modes this is in the question, and the answer comes at once."""
-        thought = self.mode == "chain_of_thought"
-        return after_mark(written, _ANSWER, torch.full((len(written),), int(thought), device=written.device))
 
     def _batch(self, a: Int[Tensor, "batch digit"], b: Int[Tensor, "batch digit"]) -> Batch:
         tokens = self._tokens(a, b)

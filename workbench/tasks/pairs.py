@@ -56,15 +56,16 @@ class Pairs:
         return len(self.clean)
 
     def __getitem__(self, index: slice | Tensor) -> Pairs:
-        foils = None if self.foils is None else self.foils[index]
-        clean, corrupted, asked = self.clean[index], self.corrupted[index], self.asked[index]
-        slots = {name: mask[index] for name, mask in self.slots.items()}
-        return replace(self, clean=clean, corrupted=corrupted, asked=asked, foils=foils, slots=slots)
+        return self._each(lambda part: part[index])
 
     def to(self, device: torch.device | str) -> Pairs:
-        foils = None if self.foils is None else self.foils.to(device)
-        clean, corrupted, asked = self.clean.to(device), self.corrupted.to(device), self.asked.to(device)
-        slots = {name: mask.to(device) for name, mask in self.slots.items()}
+        return self._each(lambda part: part.to(device))
+
+    def _each(self, change: Callable[[Any], Any]) -> Pairs:
+        """These pairs with each of their batches and tensors changed alike."""
+        foils = None if self.foils is None else change(self.foils)
+        slots = {name: change(mask) for name, mask in self.slots.items()}
+        clean, corrupted, asked = change(self.clean), change(self.corrupted), change(self.asked)
         return replace(self, clean=clean, corrupted=corrupted, asked=asked, foils=foils, slots=slots)
 
     @property
@@ -157,26 +158,18 @@ def _changes(
     usable = task.is_test(proposed) & (proposed != tokens).any(-1)
     usable &= task.question_length(proposed) == task.question_length(tokens)
     rows = []
-    for number, row in enumerate(source):
-        candidates = proposed[number * TRIES : (number + 1) * TRIES][usable[number * TRIES : (number + 1) * TRIES]]
-        clean = _answered(task, row)
-        for candidate in candidates if clean is not None else ():
-            corrupted = _answered(task, candidate)
-            if clean is None or corrupted is None:
+    for row, candidates, can_be in zip(source, proposed.split(TRIES), usable.split(TRIES), strict=True):
+        clean = None
+        for candidate in candidates[can_be]:
+            try:
+                clean, corrupted = clean or task.answered(row), task.answered(candidate)
+            except ValueError:  # the change has made it no question of the task
                 continue
             both = Batch.cat([clean, corrupted], task.pad)
             if asking(both[:1], both[1:]).any():
                 rows.append((clean, corrupted))
                 break
     return rows
-
-
-def _answered(task: Task, tokens: Int[Tensor, " pos"]) -> Batch | None:
-    """A question with its answer, or None where the change has made it no question of the task."""
-    try:
-        return task.answered(tokens)
-    except ValueError:
-        return None
 
 
 def _asked(task: Task, clean: Batch, corrupted: Batch, *, relevant: bool, later: bool) -> Bool[Tensor, "pair pos"]:

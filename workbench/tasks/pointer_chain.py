@@ -132,20 +132,12 @@ class PointerChain(Task):
         ancestors = self.ancestors(tokens)
         example, query, hop = (ancestors >= 0).nonzero(as_tuple=True)
         edges = torch.stack([example, hop + 1, query, ancestors[example, query, hop]], dim=1)
-        return Truth(edges, self._labels(tokens, ancestors), {"ancestors": ancestors})
-
-    def _labels(
-        self, tokens: Int[Tensor, "batch pos"], ancestors: Int[Tensor, "batch pos hop"]
-    ) -> dict[str, Int[Tensor, "batch pos"]]:
         depth = (ancestors >= 0).sum(-1)
-        root = torch.where(depth > 0, ancestors.gather(2, (depth - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1), -1)
-        value = torch.where(depth > 0, tokens.gather(1, root.clamp(min=0)), -1)
-        return {
-            "depth": torch.where(depth > 0, depth, -1),
-            "parent": ancestors[..., 0],
-            "root_position": root,
-            "root": value,
-        }
+        scored, last = depth > 0, (depth - 1).clamp(min=0)
+        root = torch.where(scored, ancestors.gather(2, last[..., None])[..., 0], -1)
+        labels = {"depth": torch.where(scored, depth, -1), "parent": ancestors[..., 0], "root_position": root}
+        labels["root"] = torch.where(scored, tokens.gather(1, root.clamp(min=0)), -1)
+        return Truth(edges, labels, {"ancestors": ancestors})
 
     def accuracy_by_group(
         self, logits: Float[Tensor, "batch pos class"], batch: Batch, truth: Truth

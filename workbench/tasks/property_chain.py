@@ -135,11 +135,10 @@ class PropertyChain(Task):
 
     def values(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos property"]:
         """The id of the token of each property's value, in block 0 too."""
-        ancestors = self.ancestors(tokens)
-        here = torch.arange(tokens.shape[1], device=tokens.device).reshape(-1, 1).expand(*tokens.shape, self.properties)
-        root = torch.cat([here.unsqueeze(-1), ancestors], dim=-1)
-        last = (root >= 0).sum(-1, keepdim=True) - 1
-        values = self._numbers(tokens).gather(1, root.gather(-1, last).squeeze(-1))
+        values = self._numbers(tokens)
+        for start in range(self.k, tokens.shape[1], self.k):  # each block takes its values from the block before
+            block = slice(start, start + self.k)
+            values[:, block] = values.gather(1, start - self.k + values[:, block])
         return values + self.k**self.properties + self.k * torch.arange(self.properties, device=tokens.device)
 
     def _batch(self, tokens: Int[Tensor, "batch pos"]) -> Batch:

@@ -313,12 +313,8 @@ def _check(tensors: dict[str, Tensor], metadata: dict[str, str], where: str) -> 
         fits = fits and origins.shape == tensors["lengths"].shape and origins.dtype == torch.int64
         fits = fits and int(origins.min()) >= 0 and int(origins.max()) < len(Origin)
     for values in (tensors[name] for name in tensors if name.startswith(given_labels.PREFIX)):
-        fits = (
-            fits
-            and values.dtype == torch.int64
-            and values.shape == tensors["tokens"].shape
-            and bool((values >= -1).all())
-        )
+        fits = fits and values.dtype == torch.int64 and values.shape == tensors["tokens"].shape
+        fits = fits and bool((values >= -1).all())
     if not fits:
         raise ValueError(f"{where}: this is no file of sequences")
     for tokens, _ in pairs:

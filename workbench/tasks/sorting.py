@@ -188,35 +188,33 @@ class Sorting(TaskWithLengths):
             answered: how many tokens of `after` there are; by default all.
         """
         ends = torch.full_like(lengths, after.shape[1]) if answered is None else answered
-        place = torch.arange(symbols.shape[1] + 1 + after.shape[1])
-        start = lengths[:, None]
-        whole = torch.full((len(lengths), len(place)), self.q + 1)
-        inside = place < start
-        whole = torch.where(inside, nn.functional.pad(symbols, (0, len(place) - symbols.shape[1])), whole)
-        whole = torch.where(place == start, self.q, whole)
-        offset = place - start - 1
-        behind = (offset >= 0) & (offset < ends[:, None])
-        whole = torch.where(behind, after.gather(1, offset.clamp(0, after.shape[1] - 1)), whole)
-        scored = ((offset >= given[:, None]) & behind)[:, 1:]
-        targets = torch.where(scored, whole[:, 1:], 0)
-        last = (start + ends[:, None]) == place  # nothing is predicted from the last token
-        tokens = torch.where(last, self.q + 1, whole)[:, :-1]
-        return Batch(tokens, targets, scored)
+        whole = self._joined(symbols, lengths, after, ends)
+        batch = Batch.next_token(whole, lengths + given, lengths + ends)
+        tokens = whole.scatter(1, (lengths + ends)[:, None], self.pad)  # nothing is predicted from the last token
+        return Batch(tokens[:, :-1], batch.targets[:, :-1], batch.loss_mask[:, :-1])
+
+    def _joined(
+        self,
+        symbols: Int[Tensor, "batch length"],
+        lengths: Int[Tensor, " batch"],
+        after: Int[Tensor, "batch answer"],
+        ends: Int[Tensor, " batch"],
+    ) -> Int[Tensor, "batch pos"]:
+        """The first `lengths` symbols of each, ⊥, and the first `ends` of what comes after it."""
+        place = torch.arange(symbols.shape[1] + 1 + after.shape[1]) - lengths[:, None]  # from ⊥ on
+        before = nn.functional.pad(symbols, (0, 1 + after.shape[1]))
+        behind = after.gather(1, (place - 1).clamp(0, after.shape[1] - 1))
+        tokens = torch.where(place < 0, before, torch.where(place == 0, self.q, behind))
+        return torch.where(place <= ends[:, None], tokens, self.pad)
 
     def question_length(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
         """The number of tokens before ⊥, so that a sequence and its hints are on the same side of the split."""
         return (tokens == self.q).long().argmax(-1)
 
     def _batch(self, symbols: Int[Tensor, "batch length"], lengths: Int[Tensor, " batch"]) -> Batch:
-        width, place = symbols.shape[1], torch.arange(symbols.shape[1])
-        inside = place < lengths[:, None]
-        ordered = torch.where(inside, symbols, self.q + 1).sort(-1).values
-        tokens = torch.full((len(symbols), 2 * width + 1), self.q + 1)
-        rows = torch.arange(len(symbols))[:, None].expand_as(symbols)
-        tokens[rows[inside], place.expand_as(symbols)[inside]] = symbols[inside]
-        tokens[torch.arange(len(symbols)), lengths] = self.q
-        tokens[rows[inside], (lengths[:, None] + 1 + place)[inside]] = ordered[inside]
-        return Batch.next_token(tokens, lengths, 2 * lengths)
+        inside = torch.arange(symbols.shape[1]) < lengths[:, None]
+        ordered = torch.where(inside, symbols, self.pad).sort(-1).values
+        return Batch.next_token(self._joined(symbols, lengths, ordered, lengths), lengths, 2 * lengths)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         position = torch.arange(tokens.shape[1], device=tokens.device)
@@ -227,8 +225,7 @@ class Sorting(TaskWithLengths):
         is_output = real & (position > length)
         minimum = torch.where(is_input, tokens, self.q + 1).amin(-1, keepdim=True)
         following = tokens.roll(-1, dims=1)
-        last = position == tokens.shape[1] - 1
-        has_next = is_output & is_output.roll(-1, dims=1) & ~last
+        has_next = is_output & is_output.roll(-1, dims=1)  # the first position, which comes around, is no output
         same = tokens[:, :, None] == tokens[:, None, :]
         later = position[None, :] > position[:, None]
         copies_left = (same & later & is_output[:, None, :]).sum(-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations, permutations
 from typing import Any, ClassVar, Literal
 
@@ -57,9 +57,11 @@ class StateTracking(Task):
             raise ValueError(f"{self.states_of} has no element that swaps two things; moves is all for it")
         return self
 
-    @property
+    @cached_property
     def vocabulary(self) -> Vocabulary:
-        return Vocabulary(_words(self.states_of))
+        if self.states_of == "parity":
+            return Vocabulary(("0", "1"))
+        return Vocabulary(tuple("".join(str(i + 1) for i in images) for images in _elements(self.states_of)))
 
     @property
     def n_ctx(self) -> int:
@@ -128,18 +130,9 @@ def _elements(group: Group) -> tuple[tuple[int, ...], ...]:
     """The elements as images, the identity first; parity's as permutations of two things."""
     n = {"parity": 2, "S3": 3, "S4": 4, "A5": 5, "S5": 5}[group]
     every = permutations(range(n))
-    return tuple(images for images in every if group != "A5" or _inversions(images) % 2 == 0)
-
-
-def _inversions(images: tuple[int, ...]) -> int:
-    return sum(first > second for first, second in combinations(images, 2))
-
-
-@lru_cache(maxsize=8)
-def _words(group: Group) -> tuple[str, ...]:
-    if group == "parity":
-        return ("0", "1")
-    return tuple("".join(str(i + 1) for i in images) for images in _elements(group))
+    if group != "A5":
+        return tuple(every)
+    return tuple(images for images in every if sum(a > b for a, b in combinations(images, 2)) % 2 == 0)  # the even ones
 
 
 @lru_cache(maxsize=8)

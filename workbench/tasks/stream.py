@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Generic, TypeVar
@@ -52,24 +51,17 @@ def in_order(draw: Callable[[Key], Drawn], keys: Iterable[Key], workers: int) ->
         worker_init_fn=_set_signals,
         generator=torch.Generator(),  # seeds of workers, unused, which are else drawn from PyTorch's global generator
     )
-    with _signals_blocked():  # a worker that is still starting would obey them
-        return iter(loader)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_ALL)  # a worker that is still starting would obey them
+    try:
+        return iter(loader)  # workers have them blocked until they unblock them
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def check_workers(workers: int) -> None:
     """Raise ValueError unless so many processes can draw."""
     if workers < 0:
         raise ValueError(f"workers must be at least 0, which draws in this process, not {workers}")
-
-
-@contextmanager
-def _signals_blocked() -> Iterator[None]:
-    """Block signals within this context; a process that is started in it has them blocked until it unblocks them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_ALL)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _set_signals(_: int) -> None:
@@ -79,25 +71,24 @@ def _set_signals(_: int) -> None:
     parent, as those of PyTorch do for seconds, would keep the lock on the run folder. SIGTERM is obeyed if the parent
     sends it: a parent that is interrupted twice can end its workers in no other way.
     """
+
+    def end_when_told() -> None:
+        while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+            pass  # another sender: it is meant for all processes of a terminal or a job
+        os._exit(0)  # any other exit code would raise an error in the parent
+
+    def end_with_the_parent() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        wait([parent.sentinel])  # a pipe, which the system closes even if the parent was killed
+        os.kill(os.getpid(), signal.SIGKILL)
+
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "sigwaitinfo"):
-        threading.Thread(target=_end_when_told, daemon=True).start()
+        threading.Thread(target=end_when_told, daemon=True).start()
     else:  # macOS does not say who sent a signal
         signal.signal(signal.SIGTERM, lambda *_: signal.alarm(SECONDS_TO_END))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    threading.Thread(target=end_with_the_parent, daemon=True).start()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_ALL - {signal.SIGTERM})
-
-
-def _end_when_told() -> None:
-    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
-        pass  # another sender: it is meant for all processes of a terminal or a job
-    os._exit(0)  # any other exit code would raise an error in the parent
-
-
-def _end_with_the_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])  # a pipe, which the system closes even if the parent was killed
-    os.kill(os.getpid(), signal.SIGKILL)

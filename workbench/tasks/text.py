@@ -141,22 +141,17 @@ class Text(Task):
         return len(self.vocabulary) - 1
 
     def fast_tokenizer(self) -> PreTrainedTokenizerFast:
-        """The text's own tokenizer, or one of bytes."""
+        """The text's own tokenizer, or one of its bytes: a character of one byte that is a word, or `<0x20>`."""
         if self.tokenizer is None:
-            return self._byte_tokenizer()
+            from tokenizers import Tokenizer, decoders, models
+
+            of_bytes = Tokenizer(models.BPE(vocab=self.vocabulary.ids, merges=[], byte_fallback=True))
+            of_bytes.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+            return wrapped(of_bytes, self.vocabulary.words[self.pad], self.n_ctx)
         own = copy.deepcopy(self._tokenizer)
         name = next(name for name in ("PAD", "<PAD>", f"<PAD {self.pad}>") if own.token_to_id(name) is None)
-        if own.get_vocab_size() != self.pad:  # ids are missing in it: a new token would get one of these
-            return wrapped(own, None, self.n_ctx)
-        return wrapped(own, name, self.n_ctx)
-
-    def _byte_tokenizer(self) -> PreTrainedTokenizerFast:
-        """The bytes of a text, one token each: a character of one byte that is a word, or `<0x20>`."""
-        from tokenizers import Tokenizer, decoders, models
-
-        tokenizer = Tokenizer(models.BPE(vocab=self.vocabulary.ids, merges=[], byte_fallback=True))
-        tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-        return wrapped(tokenizer, self.vocabulary.words[self.pad], self.n_ctx)
+        ids_are_missing = own.get_vocab_size() != self.pad  # a new token would get one of these
+        return wrapped(own, None if ids_are_missing else name, self.n_ctx)
 
     def truth(self, tokens: Int[Tensor, "batch pos"]) -> Truth:
         position = torch.arange(tokens.shape[1])

@@ -26,7 +26,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from workbench.tasks.base import Task
-from workbench.tasks.vocabulary import Vocabulary
 
 NAMES = (
     *("eighth", "token", "position", "next_token", "previous_token"),
@@ -43,7 +42,10 @@ def of_text(task: Task, tokens: Int[Tensor, "batch pos"]) -> dict[str, Int[Tenso
     """Every label of these sequences, by name; −1 where it has no meaning."""
     real = torch.arange(tokens.shape[1]) < task.lengths(tokens)[:, None]
     here = torch.where(real, tokens, -1)
-    texts = _texts(task.vocabulary)
+    words, texts = task.vocabulary.words, task.vocabulary.texts
+    if texts is None:  # words of one's own without marks of a space are each a word after one
+        marked = any(word[:1] in _SPACES for word in words if word)
+        texts = tuple(re.sub(f"^[{_SPACES}]+", " ", word) if marked else f" {word}" for word in words)
     first = [text.lstrip()[:1].lower() for text in texts]
     signs = {sign: i for i, sign in enumerate(sorted(sign for sign in {*first} if sign.isprintable() and sign))}
     letter = torch.tensor([signs.get(sign, -1) for sign in first])
@@ -57,14 +59,6 @@ def of_text(task: Task, tokens: Int[Tensor, "batch pos"]) -> dict[str, Int[Tenso
         "first_letter": torch.where(real, letter[tokens], -1),
         **of_words,
     }
-
-
-def _texts(vocabulary: Vocabulary) -> tuple[str, ...]:
-    """What each token adds to a text: of words of one's own without marks of a space, each is a word after one."""
-    if vocabulary.texts is not None:
-        return vocabulary.texts
-    marked = any(word[:1] in _SPACES for word in vocabulary.words if word)
-    return tuple(re.sub(f"^[{_SPACES}]+", " ", word) if marked else f" {word}" for word in vocabulary.words)
 
 
 def _of_row(ids: list[int], texts: tuple[str, ...]) -> dict[str, list[int]]:

@@ -89,9 +89,10 @@ def _shown(text: str) -> str:
     """A text without white space and without what cannot be seen, each of which has a mark."""
     if text.isprintable() and " " not in text:
         return text
-    return "".join(MARKS.get(sign) or (sign if sign.isprintable() else _named(ord(sign))) for sign in text)
-
-
-def _named(code: int) -> str:
-    byte = code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else code
-    return f"<0x{byte:02X}>" if byte < 0x80 or byte != code else f"<U+{code:04X}>"
+    shown = []
+    for sign in text:
+        code = ord(sign)
+        byte = code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else code if code < 0x80 else None
+        name = f"<U+{code:04X}>" if byte is None else f"<0x{byte:02X}>"
+        shown.append(MARKS.get(sign) or (sign if sign.isprintable() else name))
+    return "".join(shown)

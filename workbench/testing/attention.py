@@ -233,7 +233,7 @@ def an_edit_of_the_pattern_counts(variant: Variant) -> None:
     q, k = _queries_and_keys(hooked, 1)
     v, seen = cache["blocks.1.attn.hook_v"].transpose(1, 2), cache["blocks.1.attn.hook_pattern"]
     require_close(seen, layer.variant.pattern(q, k), "hook_pattern is not the variant's pattern", 1e-6, 1e-5)
-    with hooked.hooks([("blocks.1.attn.hook_pattern", _halve)]):
+    with hooked.hooks([("blocks.1.attn.hook_pattern", lambda pattern, hook: pattern / 2)]):
         _, edited = hooked.run_with_cache(some_tokens(), names_filter="blocks.1.attn.o.hook_out")
     expected = layer.merge(layer.variant.read(seen / 2, v))
     words = "half the pattern, set at hook_pattern, is not what the layer then reads"
@@ -245,14 +245,15 @@ def edited_scores_count_or_are_refused(variant: Variant) -> None:
     decoder, at = variant.model(), "blocks.0.attn.hook_attn_scores"
     hooked, own = hook(decoder), decoder.attention[0]
     scores = hooked.run_with_cache(some_tokens())[1][at]
+    doubled: list[Any] = [(at, lambda scores, hook: 2 * scores)]
     if bool(scores.isnan().all()):  # the bridge says so of a pattern that does not come from scores
         try:
-            hooked.run_with_hooks(some_tokens(), fwd_hooks=[(at, _double)])
+            hooked.run_with_hooks(some_tokens(), fwd_hooks=doubled)
         except ValueError:
             return
         raise ContractError("the pattern does not come from scores, and an edit of scores is not refused")
     require_close(scores, own.scores(*_queries_and_keys(hooked)), "hook_attn_scores are not the variant's", 1e-5, 1e-5)
-    with hooked.hooks([(at, _double)]):
+    with hooked.hooks(doubled):
         _, edited = hooked.run_with_cache(some_tokens())
     given = own.scores
     own.scores = lambda *taken, **how: 2 * given(*taken, **how)  # type: ignore[method-assign]
@@ -262,14 +263,6 @@ def edited_scores_count_or_are_refused(variant: Variant) -> None:
         del own.scores
     words = "doubled scores, set at hook_attn_scores, do not make the pattern of doubled scores"
     require_close(edited["blocks.0.attn.hook_pattern"], expected, words, 1e-5, 1e-5)
-
-
-def _halve(pattern: Tensor, hook: Any) -> Tensor:
-    return pattern / 2
-
-
-def _double(scores: Tensor, hook: Any) -> Tensor:
-    return 2 * scores
 
 
 def _queries_and_keys(hooked: Any, layer: int = 0) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ The runs are models whose weights are written by hand (a sorter and a pointer ch
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from workbench.instruments import INSTRUMENTS, WEIGHTS
 from workbench.measurement import Measurement
 from workbench.measurement.controls import CONTROLS
 from workbench.mechanisms import MECHANISMS
-from workbench.runs import Run, load_run
+from workbench.runs import Run
 from workbench.runs.compiled import compile_run
 from workbench.testing.require import NotTested, require
 from workbench.util.seeds import generator
@@ -41,17 +41,13 @@ class Measure:
         return {**INSTRUMENTS, **WEIGHTS, **MECHANISMS}[self.name]
 
     @property
-    def is_mechanism(self) -> bool:
-        return self.name in MECHANISMS
-
-    @property
     def of_weights(self) -> bool:
         return self.name in WEIGHTS
 
     def of(self, found: Capture, **fitted: Any) -> Measurement:
         """What it measures on a capture."""
         given = found.subject if self.of_weights else found
-        measured = (self.module.score if self.is_mechanism else self.module.measure)(given, **fitted)
+        measured = (self.module.score if self.name in MECHANISMS else self.module.measure)(given, **fitted)
         require(isinstance(measured, Measurement), f"it returns a Measurement, not a {type(measured).__name__}")
         assert isinstance(measured, Measurement)
         return measured
@@ -153,12 +149,6 @@ def edits_and_outcomes_of_its_causal_test(measure: Measure) -> None:
         require({"as claimed", "changed"} == outcomes, f"outcomes are as claimed, changed, not {sorted(outcomes)}")
         values = found.values[~np.isnan(found.values)]
         require(bool(((values >= 0) & (values <= 1)).all()), "outcomes are shares: 0 to 1, or NaN where none is tested")
-
-
-def of_runs(name: str, runs: Sequence[str | Path | Run] | None) -> Measure:
-    """The measure to check, on runs given, by default on the models written by hand."""
-    given = None if runs is None else tuple(map(load_run, runs))
-    return Measure(name, compiled() if given is None else given)
 
 
 CHECKS = (

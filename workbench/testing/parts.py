@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench import tasks
-from workbench.runs import Run
+from workbench.runs import Run, load_run
 from workbench.testing import attention, measures, methods, modules, objectives, questions
 from workbench.testing import tasks as task_checks
 from workbench.testing.require import ContractError, NotTested
@@ -96,7 +96,7 @@ def _subjects(
 ) -> Iterator[tuple[str, Any]]:
     """What the checks of a part take, each with its settings in words."""
     if CHECKS[kind] is measures.CHECKS:
-        yield "", measures.of_runs(name, runs)
+        yield "", measures.Measure(name, measures.compiled() if runs is None else tuple(map(load_run, runs)))
     elif kind in ("presets", "probes", "studies", "methods"):
         yield "", name
     else:

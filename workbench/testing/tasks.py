@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import torch
-from torch import Tensor
 
 from workbench import tasks
 from workbench.tasks import Batch, Task, correct
@@ -28,18 +27,15 @@ def shapes_and_ranges(task: Task) -> None:
     require(tokens.shape[1] <= task.n_ctx, f"a sequence has {tokens.shape[1]} tokens, but n_ctx says {task.n_ctx}")
     require(tokens.dtype == torch.int64, f"tokens are int64, not {tokens.dtype}")
     require(mask.dtype == torch.bool, f"loss_mask is bool, not {mask.dtype}")
-    require(int(tokens.min()) >= 0 and int(tokens.max()) < size, f"token ids lie in 0 … {size - 1}: {_range(tokens)}")
+    low, high = map(int, tokens.aminmax())
+    require(low >= 0 and high < size, f"token ids lie in 0 … {size - 1}: they are from {low} to {high}")
     require(bool(mask.any(-1).all()), "a sequence has no scored position: its loss_mask is false everywhere")
     if targets.ndim == 2:
-        scored = targets[mask]
-        require(int(scored.min()) >= 0 and int(scored.max()) < size, f"targets lie in 0 … {size - 1}: {_range(scored)}")
+        low, high = map(int, targets[mask].aminmax())
+        require(low >= 0 and high < size, f"targets lie in 0 … {size - 1}: they are from {low} to {high}")
     else:
         require(targets.shape[2] == size, f"sets of targets have a column for each of {size} tokens, not {found}")
         require(bool(targets[mask].any(-1).all()), "a scored position has an empty set of targets")
-
-
-def _range(values: Tensor) -> str:
-    return f"they are from {int(values.min())} to {int(values.max())}"
 
 
 def the_generator_alone_decides(task: Task) -> None:

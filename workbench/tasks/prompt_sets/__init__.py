@@ -106,8 +106,12 @@ def prompt_set(name: str, model: Pretrained, *, n: int = 64, seed: int = 0) -> P
     clean = prompts([row.clean for row in rows], [row.answer for row in rows], model.pad)
     corrupted = prompts([row.corrupted for row in rows], [row.wrong for row in rows], model.pad)
     alike = prompts([row.control for row in rows], [row.answer for row in rows], model.pad)
-    both = Pairs(clean, corrupted, clean.loss_mask, name, pad=model.pad, slots=_slots(rows, clean))
-    control = Pairs(clean, alike, clean.loss_mask, name, corrupted.targets, pad=model.pad, slots=both.slots)
+    # the slots in the order of the text that has most of them
+    named_slots = dict.fromkeys(slot for row in sorted(rows, key=lambda row: -len(row.slots)) for slot in row.slots)
+    position = torch.arange(clean.tokens.shape[1])
+    slots = {slot: torch.stack([position == row.slots.get(slot, -1) for row in rows]) for slot in named_slots}
+    both = Pairs(clean, corrupted, clean.loss_mask, name, pad=model.pad, slots=slots)
+    control = Pairs(clean, alike, clean.loss_mask, name, corrupted.targets, pad=model.pad, slots=slots)
     return Prompts(name, made, both, control, tuple(row.right for row in rows), tuple(notes))
 
 
@@ -144,13 +148,6 @@ def prompts(rows: Sequence[Tensor], answers: Sequence[int], pad: int) -> Batch:
     last = torch.tensor([len(row) - 1 for row in rows])[:, None]
     scored = torch.zeros_like(tokens, dtype=torch.bool).scatter_(1, last, True)
     return Batch(tokens, torch.where(scored, torch.tensor(answers)[:, None], 0), scored)
-
-
-def _slots(rows: Sequence[TokenPair], batch: Batch) -> dict[str, Tensor]:
-    """Slot -> `[pair, pos]`, where it is; the slots in the order of the text that has most of them."""
-    names = dict.fromkeys(name for row in sorted(rows, key=lambda row: -len(row.slots)) for name in row.slots)
-    position = torch.arange(batch.tokens.shape[1])
-    return {name: torch.stack([position == row.slots.get(name, -1) for row in rows]) for name in names}
 
 
 __all__ = ["PROMPT_SETS", "PromptSet", "Prompts", "named", "prompt_set", "prompts"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Int
@@ -73,7 +74,8 @@ class Drawn:
     right: Sequence[str] = ()
 
 
-class PromptSet(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class PromptSet(ABC):
     """Prompts whose right answers and whose minimal changes follow from how they are made.
 
     Attributes:
@@ -84,21 +86,13 @@ class PromptSet(Protocol):
         otherwise: the set that takes its place where it does not fit, if there is one.
     """
 
-    @property
-    def asks(self) -> str: ...
+    asks: str
+    known: str
+    key: str
+    answers_both: bool = True
+    otherwise: PromptSet | None = None
 
-    @property
-    def known(self) -> str: ...
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def answers_both(self) -> bool: ...
-
-    @property
-    def otherwise(self) -> PromptSet | None: ...
-
+    @abstractmethod
     def pairs(self, model: Pretrained, random: torch.Generator) -> tuple[Iterator[TokenPair | None], list[str]]:
         """Pairs without end, None for each that does not fit; and what was left out or is otherwise, in sentences.
 
@@ -107,12 +101,11 @@ class PromptSet(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class TextSet:
+@dataclass(frozen=True, kw_only=True)
+class TextSet(PromptSet):
     """A prompt set that is written as text.
 
     Attributes:
-        asks, known, key, answers_both, otherwise: see `PromptSet`.
         needs: what its tokenizer has to do, as in `names that are one token each`.
         words: kind of word -> its entries, of which those are left out that do not fit.
         draw: one pair from the words that fit.
@@ -120,16 +113,11 @@ class TextSet:
         note: what is to be said of it where it is used.
     """
 
-    asks: str
-    known: str
-    key: str
     needs: str
     words: Words
     draw: Callable[[Words, torch.Generator], Drawn]
     before: str = "The"
     note: str = ""
-    answers_both: bool = True
-    otherwise: TextSet | None = None
 
     def pairs(self, model: Pretrained, random: torch.Generator) -> tuple[Iterator[TokenPair | None], list[str]]:
         """See `PromptSet.pairs`."""

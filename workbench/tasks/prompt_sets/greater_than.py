@@ -18,14 +18,15 @@ DIGITS = tuple((str(digit),) for digit in range(10))
 
 
 def _draw_years(words: Words, random: torch.Generator) -> Drawn:
-    """The clean prompt begins in the year YY; the answer is a greater one, and wrong is a smaller one."""
+    """The clean prompt begins in the year YY; every greater one is right, and one of them the answer."""
     years = sorted(int(year) for (year,) in words["years"])
     place = _whole(2, len(years) - 2, random)  # a greater one and a smaller one are there
     ((noun,), (other,)), century = some(words["nouns"], 2, random), f" {_whole(11, 17, random)}"
     smaller, greater = ([f"{year:02}" for year in some_years] for some_years in (years[1:place], years[place + 1 :]))
     template = "The{noun} lasted from the year{XX1}{YY}{to= to} the year{XX2}"
     clean = {"noun": noun, "XX1": century, "YY": f"{years[place]:02}", "XX2": century}
-    return _drawn(template, clean, {"YY": f"{years[0]:02}"}, {"noun": other}, smaller, greater, random)
+    answer, wrong = (some_years[_whole(0, len(some_years) - 1, random)] for some_years in (greater, smaller))
+    return Drawn(template, clean, {"YY": f"{years[0]:02}"}, {"noun": other}, answer, wrong, greater)
 
 
 def _draw_digits(words: Words, random: torch.Generator) -> Drawn:
@@ -35,21 +36,8 @@ def _draw_digits(words: Words, random: torch.Generator) -> Drawn:
     template = "The{noun} lasted from the year 1{X1}{Y}{Z}{to= to} the year 1{X2}"
     clean = {"noun": noun, "X1": str(century), "Y": str(tens), "Z": str(ones), "X2": str(century)}
     smaller, greater = ([str(digit) for digit in digits] for digits in (range(1, tens), range(tens + 1, 10)))
-    return _drawn(template, clean, {"Y": "0"}, {"noun": other}, smaller, greater, random)
-
-
-def _drawn(
-    template: str,
-    clean: dict[str, str],
-    changed: dict[str, str],
-    irrelevant: dict[str, str],
-    smaller: list[str],
-    greater: list[str],
-    random: torch.Generator,
-) -> Drawn:
-    """One greater year is the answer and one smaller one is wrong; every greater one is right."""
-    answer, wrong = (years[_whole(0, len(years) - 1, random)] for years in (greater, smaller))
-    return Drawn(template, clean, changed, irrelevant, answer, wrong, greater)
+    answer, wrong = (digits[_whole(0, len(digits) - 1, random)] for digits in (greater, smaller))
+    return Drawn(template, clean, {"Y": "0"}, {"noun": other}, answer, wrong, greater)
 
 
 def _whole(least: int, most: int, random: torch.Generator) -> int:

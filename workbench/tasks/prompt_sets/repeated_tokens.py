@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.tasks.prompt_sets.base import END, DoesNotFitError, TokenPair
+from workbench.tasks.prompt_sets.base import END, DoesNotFitError, PromptSet, TokenPair
 
 if TYPE_CHECKING:
     from workbench.models.pretrained import Pretrained
@@ -16,21 +15,11 @@ if TYPE_CHECKING:
 LENGTHS = (8, 12)  # tokens before they come again, drawn for each pair: no head can count back to the answer
 
 
-@dataclass(frozen=True)
-class RepeatedTokens:
+class RepeatedTokens(PromptSet):
     """Different random tokens, none of them special, and the same again up to one before the answer.
 
     In the corrupted prompt another token follows the first time, `follower`; in the control another one stands between.
     """
-
-    asks: str = "the token that followed the last one before"
-    known: str = (
-        "Induction heads read the follower of the first occurrence from the end, by what previous-token heads wrote "
-        "there, in models of two layers and more (Elhage et al. 2021; Olsson et al. 2022)."
-    )
-    key: str = "follower"
-    answers_both: bool = True
-    otherwise: None = None
 
     def pairs(self, model: Pretrained, random: torch.Generator) -> tuple[Iterator[TokenPair | None], list[str]]:
         """See `PromptSet.pairs`."""
@@ -59,4 +48,9 @@ class RepeatedTokens:
         return drawn(), []
 
 
-SET = RepeatedTokens()
+SET = RepeatedTokens(
+    asks="the token that followed the last one before",
+    known="Induction heads read the follower of the first occurrence from the end, by what previous-token heads wrote "
+    "there, in models of two layers and more (Elhage et al. 2021; Olsson et al. 2022).",
+    key="follower",
+)
