@@ -97,8 +97,10 @@ class FinetuneConfig(Checked):
 
     def in_full(self) -> FinetuneConfig:
         """The same, with paths on this machine in full, so that training is resumed from any folder."""
-        text = None if self.text is None else _in_full(self.text)
-        return self.model_copy(update={"model": _in_full(self.model), "text": text})
+        places = {"model": self.model, "text": self.text}
+        paths = {name: Path(place).expanduser() for name, place in places.items() if place is not None}
+        in_full = {name: str(path.resolve()) for name, path in paths.items() if path.exists()}
+        return self.model_copy(update=in_full)  # a name on the hub stays as it is
 
     @property
     def is_variant(self) -> bool:
@@ -122,12 +124,6 @@ class FinetuneConfig(Checked):
         if step >= self.gamma_warmup:
             return self.attention
         return {**self.attention, "gamma": self.attention["gamma"] * step / self.gamma_warmup}
-
-
-def _in_full(place: str) -> str:
-    """A path on this machine in full; a name on the hub as it is."""
-    path = Path(place).expanduser()
-    return str(path.resolve()) if path.exists() else place
 
 
 def digest_of_weights(model: str) -> str:

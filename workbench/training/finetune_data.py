@@ -40,12 +40,9 @@ def read_data(loaded: Loaded, config: FinetuneConfig) -> Data:
     data: Data = _TextData.read(loaded, config) if config.task is None else _TaskData(loaded, config)
     if config.digest not in ("", data.digest):
         what = config.text if config.task is None else f"the task {config.task['name']}"
-        raise ValueError(f"{what} is not the {_kind(config)} that this fine-tuning began with: it has changed since")
+        kind = "text" if config.task is None else "task"
+        raise ValueError(f"{what} is not the {kind} that this fine-tuning began with: it has changed since")
     return data
-
-
-def _kind(config: FinetuneConfig) -> str:
-    return "text" if config.task is None else "task"
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,7 @@ class StackedStep:
         """Add the gradients of all runs' losses times `share`, and their figures to those of each run."""
         head, losses = batches[0].head, []
         unbound = {name: parameter.unbind() for name, parameter in self.stack.items()}
-        for group in _groups(batches, self._at_once(batches)):
+        for group in self._groups(batches):
             parameters = {name: [of_runs[i] for i in group] for name, of_runs in unbound.items()}
             with autocast(self.device, self.config.precision):
                 loss, figures = self._losses(parameters, [batches[i].to(self.device) for i in group], head)
@@ -204,12 +204,15 @@ class StackedStep:
         with sdpa_kernel(SDPBackend.MATH):  # the fused kernels have no vmap rule, and would run model by model
             return vmap(of_one)(stacked, *together)
 
-    def _at_once(self, batches: Sequence[Batch]) -> int:
-        """The number of runs in one forward pass: all on a GPU; on a CPU as many as stay in its cache."""
-        if self.device.type != "cpu":
-            return len(batches)
+    def _groups(self, batches: Sequence[Batch]) -> list[list[int]]:
+        """The runs of each forward pass: all whose batches are equally wide, on a CPU as many as stay in its cache."""
         width = self.config.model.d_mlp or self.config.model.d_model
-        return max(1, CACHED // (batches[0].tokens.numel() * width))
+        in_cache = max(1, CACHED // (batches[0].tokens.numel() * width))
+        most = in_cache if self.device.type == "cpu" else len(batches)
+        by_width: dict[int, list[int]] = {}
+        for i, batch in enumerate(batches):
+            by_width.setdefault(batch.tokens.shape[1], []).append(i)
+        return [group[start : start + most] for group in by_width.values() for start in range(0, len(group), most)]
 
     def _clip(self) -> tuple[Tensor, list[int]]:
         """Clip the gradients of each run by its own norm, and zero those that are not finite.
@@ -253,11 +256,3 @@ class StackedStep:
                 state["step"] = count
 
         return undo
-
-
-def _groups(batches: Sequence[Batch], most: int) -> list[list[int]]:
-    """Groups of at most `most` runs whose batches are equally wide, so that none has to be padded."""
-    by_width: dict[int, list[int]] = {}
-    for i, batch in enumerate(batches):
-        by_width.setdefault(batch.tokens.shape[1], []).append(i)
-    return [group[start : start + most] for group in by_width.values() for start in range(0, len(group), most)]

@@ -187,7 +187,19 @@ class Learner:
             want, got = expected.get(key), tensors.get(key)
             if want is None or got is None or (want.dtype, want.shape) != (got.dtype, got.shape):
                 raise ValueError(f"{wrong}: {key} is missing, or has another type or shape than its config says")
-        progress = _progress(state, wrong)
+        try:
+            metadata = {"passed": "0", **state.metadata}  # states of earlier versions had no curriculum
+            progress = {name: json.loads(metadata[name]) for name in PROGRESS}
+        except (KeyError, ValueError, RecursionError):
+            raise ValueError(f"{wrong}: it does not say how far it is") from None
+        figures, numbers = progress["figures"], [progress[name] for name in ("step", "seconds", "tokens", "best")]
+        if not isinstance(progress["passed"], int) or progress["passed"] < 0:
+            raise ValueError(f"{wrong}: it does not say how far its curriculum is")
+        numbers += figures.values() if isinstance(figures, dict) else [None]
+        if not all(isinstance(number, int | float) for number in numbers) or progress["step"] != runs.step_of(
+            state.path
+        ):
+            raise ValueError(f"{wrong}: it does not say how far it is")
         steps_done = [float(x) for key, x in tensors.items() if key.startswith("optimizer.") and key.endswith(".step")]
         if not all(0 <= steps <= progress["step"] for steps in steps_done):
             raise ValueError(f"{wrong}: its optimizer has done other steps")
@@ -229,23 +241,6 @@ class State:
             except ValueError as error:
                 problems.append(brief(error))
         return None, problems
-
-
-def _progress(state: State, wrong: str) -> dict[str, Any]:
-    """The progress in the metadata of a state. Raises ValueError, beginning with `wrong`, if any of it is missing."""
-    try:
-        metadata = {"passed": "0", **state.metadata}  # states of earlier versions had no curriculum
-        progress = {name: json.loads(metadata[name]) for name in PROGRESS}
-    except (KeyError, ValueError, RecursionError):
-        raise ValueError(f"{wrong}: it does not say how far it is") from None
-    figures = progress["figures"]
-    numbers = [progress[name] for name in ("step", "seconds", "tokens", "best")]
-    if not isinstance(progress["passed"], int) or progress["passed"] < 0:
-        raise ValueError(f"{wrong}: it does not say how far its curriculum is")
-    numbers += figures.values() if isinstance(figures, dict) else [None]
-    if not all(isinstance(number, int | float) for number in numbers) or progress["step"] != runs.step_of(state.path):
-        raise ValueError(f"{wrong}: it does not say how far it is")
-    return progress
 
 
 def forget_states(run: Path) -> None:

@@ -97,15 +97,18 @@ class TrainingRun(Trained):
     @contextmanager
     def begin(self, problems: Sequence[str] = (), resumed: bool = False) -> Iterator[None]:
         """Open the log within this context; where checkpoints are kept, the untrained model is the first."""
-        with _float32_products(self.config.precision), super().begin(problems, resumed):
+        before = torch.get_float32_matmul_precision()
+        with super().begin(problems, resumed):
             step = self.learner.step
             if self.track is not None and self.processes.main:
                 self.tracker = self.track(self.path, self.config, step if resumed else None)
             if step == 0 and self.config.keeps_checkpoint(0):
                 self._checkpoint()
             try:
+                torch.set_float32_matmul_precision("high" if self.config.precision == "tf32" else before)
                 yield
             finally:
+                torch.set_float32_matmul_precision(before)
                 if self.tracker is not None:
                     self.tracker.close()
 
@@ -162,6 +165,10 @@ class TrainingRun(Trained):
         learner = self.learner
         if self.log is None:
             return
+        if learner.device.type == "cuda":
+            peak = torch.cuda.max_memory_allocated(learner.device)
+        else:  # of this process so far, in bytes on macOS and in KiB elsewhere
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         self.log.write(
             {
                 "event": "finished",
@@ -169,7 +176,7 @@ class TrainingRun(Trained):
                 "seconds": round(learner.seconds, 3),
                 "tokens": learner.tokens,
                 "tokens_per_second": round(learner.tokens / max(learner.seconds, 1e-9), 1),
-                "peak_megabytes": round(_peak_megabytes(learner.device), 1),
+                "peak_megabytes": round(peak / 1e6, 1),
             }
         )
         self.log.sync()
@@ -199,22 +206,3 @@ def make_learner(config: RunConfig, task: Task, device: torch.device) -> Learner
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
     average = copy.deepcopy(model).requires_grad_(False) if config.average else None
     return Learner(model, objectives, optimizer, device, scaler, average=average, decay=config.average)
-
-
-@contextmanager
-def _float32_products(precision: str) -> Iterator[None]:
-    """Let matrix products of float32 use TF32 within this context, if the precision is `tf32`."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else before)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-def _peak_megabytes(device: torch.device) -> float:
-    """The peak memory of this process so far, in MB: of the GPU if it trains on one, else of the machine."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 1e6
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6

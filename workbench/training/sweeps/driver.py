@@ -238,14 +238,12 @@ class Board:
         running = min(count["running"], self.crew.at_once())
         waiting = count["waiting"] + count["running"] - running
         done = f"{count['finished']} of {len(self.jobs)} finished"
-        return f"{done}, {count['failed']} failed, {running} running, {waiting} waiting{self._left()}"
-
-    def _left(self) -> str:
-        done = sum(job.step for job in self.jobs) - self.before
-        left = sum(job.steps - job.step for job in self.jobs if job.status in ("running", "waiting"))
-        if done <= 0 or not left:
-            return ""
-        return f", {time_left((time.monotonic() - self.started) / done * left)}"
+        text = f"{done}, {count['failed']} failed, {running} running, {waiting} waiting"
+        steps_done = sum(job.step for job in self.jobs) - self.before
+        steps_left = sum(job.steps - job.step for job in self.jobs if job.status in ("running", "waiting"))
+        if steps_done <= 0 or not steps_left:
+            return text
+        return f"{text}, {time_left((time.monotonic() - self.started) / steps_done * steps_left)}"
 
 
 def _figures(job: Job) -> str:
