@@ -74,7 +74,20 @@ class HookedModule(HookedRootModule):
         self.ln_final: Any = nn.ModuleDict({"hook_out": HookPoint()})
         self.unembed: Any = nn.ModuleDict({"hook_out": HookPoint()})
         self.module = module
-        self._wrap()
+        # Every part passes what it computes through its hook point.
+        _hook_output(parts.of(module, "embed"), self.hook_embed)
+        _hook_output(parts.of(module, "final_norm"), self.ln_final.hook_out)
+        _hook_output(parts.of(module, "unembed"), self.unembed.hook_out)
+        wrapped: dict[int, int] = {}  # the module that stands in a layer, by its id
+        for layer, block in enumerate(parts.of(module, "blocks")):
+            for inner in (block, parts.of(block, "attn"), parts.of(block, "mlp")):
+                if wrapped.setdefault(id(inner), layer) != layer:
+                    raise ValueError(
+                        f"layers {wrapped[id(inner)]} and {layer} run one and the same {type(inner).__name__}: what it "
+                        "computes in the one cannot be told from the other; give each layer a module of its own "
+                        "(copy.deepcopy), which may have the same weights"
+                    )
+            cast(_BlockHooks, self.blocks[layer]).wrap(block, parts)
         self.setup()
         self.eval()
 
@@ -93,23 +106,6 @@ class HookedModule(HookedRootModule):
             model_name=config.module,
             device=next(self.parameters()).device,
         )
-
-    def _wrap(self) -> None:
-        """Let every part pass what it computes through its hook point."""
-        module, parts = self.module, self.parts
-        _hook_output(parts.of(module, "embed"), self.hook_embed)
-        _hook_output(parts.of(module, "final_norm"), self.ln_final.hook_out)
-        _hook_output(parts.of(module, "unembed"), self.unembed.hook_out)
-        wrapped: dict[int, int] = {}  # the module that stands in a layer, by its id
-        for layer, block in enumerate(parts.of(module, "blocks")):
-            for inner in (block, parts.of(block, "attn"), parts.of(block, "mlp")):
-                if wrapped.setdefault(id(inner), layer) != layer:
-                    raise ValueError(
-                        f"layers {wrapped[id(inner)]} and {layer} run one and the same {type(inner).__name__}: what it "
-                        "computes in the one cannot be told from the other; give each layer a module of its own "
-                        "(copy.deepcopy), which may have the same weights"
-                    )
-            cast(_BlockHooks, self.blocks[layer]).wrap(block, parts)
 
     def forward(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos class"]:
         """Logits of every position."""

@@ -121,17 +121,9 @@ def extend_blocks(
     return chacal_rows.solve_rows(q, k, values, outputs, shape)
 
 
-def _outputs(*tensors_and_shape: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Y, and two tensors that `_gradients` needs beside it; from q, k and v `[n, pos, d]` and the shape."""
-    return WAYS[tensors_and_shape[-1].way].outputs(*tensors_and_shape)
-
-
-def _gradients(*tensors_and_shape: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return WAYS[tensors_and_shape[-1].way].gradients(*tensors_and_shape)
-
-
+# From tensors `[n, pos, d]`, and the shape as the last argument: Y and two tensors that backward needs beside it.
 _Blocks, _TransformedBlocks = differentiable(
-    _outputs,
-    _gradients,
+    lambda *tensors_and_shape: WAYS[tensors_and_shape[-1].way].outputs(*tensors_and_shape),
+    lambda *tensors_and_shape: WAYS[tensors_and_shape[-1].way].gradients(*tensors_and_shape),
     "ChaCAL's fast path has no second derivative; the explicit one has: layer.read(layer.pattern(q, k), v)",
 )
