@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, field_validator
 from pydantic.dataclasses import dataclass
 from torch import nn
 
 from workbench.models.attention import ATTENTION, Attention
 from workbench.models.components import MLPS, NORMS, POSITIONS
 from workbench.util.lookup import lookup
-from workbench.util.messages import first_problem
-from workbench.util.strict_settings import true_is_no_number
+from workbench.util.strict_settings import checked, true_is_no_number
 
 if TYPE_CHECKING:
     from workbench.tasks import Task
@@ -182,10 +181,8 @@ def attention_per_layer(attention: Any, n_layers: int) -> tuple[dict[str, Any], 
         if unknown:
             exists = ", ".join(kind.Settings.model_fields) or "no setting"
             raise ValueError(f"{kind.name} attention has no setting {sorted(unknown)[0]!r}; there is: {exists}")
-        try:
-            in_full.append({"variant": kind.name, **kind.Settings(**settings).model_dump()})
-        except ValidationError as error:
-            raise ValueError(f"{kind.name} attention: {first_problem(error, kind.Settings)}") from None
+        made = checked(kind.Settings, settings, f"{kind.name} attention: ")
+        in_full.append({"variant": kind.name, **made.model_dump()})
     return tuple(in_full)
 
 

@@ -75,9 +75,9 @@ class HookedModule(HookedRootModule):
         self.unembed: Any = nn.ModuleDict({"hook_out": HookPoint()})
         self.module = module
         # Every part passes what it computes through its hook point.
-        _hook_output(parts.of(module, "embed"), self.hook_embed)
-        _hook_output(parts.of(module, "final_norm"), self.ln_final.hook_out)
-        _hook_output(parts.of(module, "unembed"), self.unembed.hook_out)
+        ends: dict[str, Any] = {"embed": self.hook_embed, "final_norm": self.ln_final.hook_out}
+        for part, point in {**ends, "unembed": self.unembed.hook_out}.items():
+            _hook_output(parts.of(module, part), point)
         wrapped: dict[int, int] = {}  # the module that stands in a layer, by its id
         for layer, block in enumerate(parts.of(module, "blocks")):
             for inner in (block, parts.of(block, "attn"), parts.of(block, "mlp")):

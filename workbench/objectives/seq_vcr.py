@@ -66,7 +66,7 @@ def seq_vcr(
             x, mask = x.reshape(-1, 1, x.shape[-1]), None if mask is None else mask.reshape(-1, 1)
         enough = None if mask is None else mask.sum(0) >= 2
         _check_enough(x, enough)
-        given = x.transpose(0, 1), None if mask is None else mask.T, _Weights(variance_weight, covariance_weight, eta)
+        given = x.transpose(0, 1), None if mask is None else mask.T, (variance_weight, covariance_weight, eta)
         terms = _TransformedTerms.apply(*given)[0] if transformed() else _Terms.apply(*given)
         return terms.mean() if enough is None else (terms * enough).sum() / enough.sum()
 
@@ -89,14 +89,6 @@ def _check_enough(x: Float[Tensor, "batch pos feature"], enough: Bool[Tensor, " 
         raise ValueError(f"seq_vcr needs at least 2 vectors, masked ones aside, at some position: {list(x.shape)}")
 
 
-class _Weights(NamedTuple):
-    """λ1, λ2 and η."""
-
-    variance: float
-    covariance: float
-    eta: float
-
-
 class _Parts(NamedTuple):
     """What the value is made of, and its gradient again.
 
@@ -111,13 +103,16 @@ class _Parts(NamedTuple):
     mean: Tensor
 
 
-def _terms(x: Tensor, kept: Tensor | None, weights: _Weights) -> tuple[Float[Tensor, " pos"], Tensor, Tensor, Tensor]:
-    """The term of each position, and its `_Parts`; from x `[pos, n, feature]` and a mask `[pos, n]` or None."""
+def _terms(
+    x: Tensor, kept: Tensor | None, weights: tuple[float, float, float]
+) -> tuple[Float[Tensor, " pos"], Tensor, Tensor, Tensor]:
+    """The term of each position, and its `_Parts`; from x `[pos, n, feature]`, a mask `[pos, n]` or None, λ1, λ2, η."""
+    variance_weight, covariance_weight, eta = weights
     less_one = _less_one(x, kept)
     squares, parts = _tall(x, kept) if _is_tall(x) else _wide(x, kept)
-    hinge = (1 - (parts.diagonal / less_one[:, None] + weights.eta).sqrt()).clamp(min=0).sum(-1)
+    hinge = (1 - (parts.diagonal / less_one[:, None] + eta).sqrt()).clamp(min=0).sum(-1)
     covariance = squares / less_one**2
-    return ((weights.variance * hinge + weights.covariance * covariance) / x.shape[-1]).to(x.dtype), *parts
+    return ((variance_weight * hinge + covariance_weight * covariance) / x.shape[-1]).to(x.dtype), *parts
 
 
 def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, terms: Tensor, *given: Any) -> tuple[Tensor]:
@@ -125,13 +120,13 @@ def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, terms: Tensor, *give
 
     Autograd would keep every part. It already sums to zero, so that centring has no further derivative.
     """
-    *of_value, weights = given
+    *of_value, (variance_weight, covariance_weight, eta) = given
     parts = _Parts(*of_value)
     less_one = _less_one(x, kept)[:, None]
     scale = grad[:, None] / x.shape[-1]
-    push = scale * 4 * weights.covariance / less_one**2
-    deviation = (parts.diagonal / less_one + weights.eta).sqrt()
-    pull = torch.where(deviation < 1, scale * weights.variance / (deviation * less_one), 0.0)
+    push = scale * 4 * covariance_weight / less_one**2
+    deviation = (parts.diagonal / less_one + eta).sqrt()
+    pull = torch.where(deviation < 1, scale * variance_weight / (deviation * less_one), 0.0)
     result = torch.empty_like(x)
     if _is_tall(x):
         for some in _slices(len(x), x[0].numel(), TALL):

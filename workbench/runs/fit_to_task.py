@@ -41,7 +41,13 @@ def fit_to_task(data: Mapping[str, Any], task: Task, *, of_a_run: bool) -> dict[
     fitted["mixture"] = mixture
     model, objectives = data.get("model"), data.get("objectives")
     if isinstance(model, Mapping) and "module" in model:
-        fitted["model"] = _own_model(model, must_be_known=of_a_run)
+        try:
+            own = OwnModelConfig(**model)
+        except ValidationError as error:
+            raise ValueError(f"model: {first_problem(error, OwnModelConfig)}") from None
+        if of_a_run:
+            lookup(MODELS, own.module, "kind of model")
+        fitted["model"] = own
     elif isinstance(model, Mapping):
         model = {"d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx, "heads": task.heads, **model}
         if "attention" in model and not of_a_run:
@@ -115,17 +121,6 @@ def check_fit(config: RunConfig, task: Task) -> None:
 def _even_mixture(task: Task) -> dict[str, float]:
     """The default mixture: the main task and every hint have equal shares."""
     return dict.fromkeys(("main", *task.heads), 1.0)
-
-
-def _own_model(model: Mapping[str, Any], must_be_known: bool) -> OwnModelConfig:
-    """The config of a model of one's own. Raises ValueError in one line if it is wrong, or nothing knows its kind."""
-    try:
-        config = OwnModelConfig(**model)
-    except ValidationError as error:
-        raise ValueError(f"model: {first_problem(error, OwnModelConfig)}") from None
-    if must_be_known:
-        lookup(MODELS, config.module, "kind of model")
-    return config
 
 
 def _parts_of(data: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ from workbench.util.seeds import generator, global_draws
 from workbench.util.ties import hit
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
     from workbench.models.pretrained.loading import Loaded
 
@@ -130,7 +130,15 @@ class _TaskData:
                 f"{loaded.n_ctx}"
             )
         tokenizer = needed(loaded.tokenizer, loaded.name)
-        self.ids = _word_ids(self.task.vocabulary.words, tokenizer)
+        ids: list[int] = []
+        for word in self.task.vocabulary.words:
+            pieces = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (f" {word}", word)]
+            own = [piece[0] for piece in pieces if len(piece) == 1 and piece[0] not in (tokenizer.unk_token_id, *ids)]
+            if not own:
+                tokenizer.add_tokens([word])
+                own = [tokenizer.get_vocab()[word]]
+            ids.append(own[0])
+        self.ids = torch.tensor(ids)
         with global_draws(generator(config.seed, "new tokens").initial_seed()):
             if (needed_ids := int(self.ids.max()) + 1) > n_tokens(loaded.model):
                 loaded.model.resize_token_embeddings(needed_ids)
@@ -154,19 +162,6 @@ class _TaskData:
 
     def _in_its_tokens(self, batch: Batch) -> Batch:
         return replace(batch, tokens=self.ids[batch.tokens], targets=self.ids[batch.targets])
-
-
-def _word_ids(words: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Int[Tensor, " word"]:
-    """The token of each word; those that the tokenizer has no token for are added to it."""
-    ids: list[int] = []
-    for word in words:
-        pieces = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (f" {word}", word)]
-        own = [piece[0] for piece in pieces if len(piece) == 1 and piece[0] not in (tokenizer.unk_token_id, *ids)]
-        if not own:
-            tokenizer.add_tokens([word])
-            own = [tokenizer.get_vocab()[word]]
-        ids.append(own[0])
-    return torch.tensor(ids)
 
 
 @torch.no_grad()

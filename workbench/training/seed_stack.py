@@ -20,8 +20,7 @@ from workbench.tasks import Batch
 from workbench.training.distributed import Processes
 from workbench.training.hint_mixing import Batches
 from workbench.training.loop import train_together
-from workbench.training.optimizer_step import autocast, total_loss, under
-from workbench.training.optimizers import make_optimizer
+from workbench.training.optimizer_step import autocast, make_optimizer, total_loss, under
 from workbench.training.presets import preset_config
 from workbench.training.state import Figures, Learner, only_trainer
 from workbench.training.training_run import TrainingRun

@@ -21,8 +21,7 @@ from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
 from workbench.training.evaluation import OF_CURRICULUM, Evaluation
 from workbench.training.hint_mixing import Batches, sizes
-from workbench.training.optimizer_step import Step
-from workbench.training.optimizers import make_optimizer
+from workbench.training.optimizer_step import Step, make_optimizer
 from workbench.training.state import Figures, Learner, TrainingError, forget_states
 from workbench.training.trackers import Tracker, tracker
 from workbench.training.trained import Trained
