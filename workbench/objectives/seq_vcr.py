@@ -109,7 +109,8 @@ def _terms(
     """The term of each position, and its `_Parts`; from x `[pos, n, feature]`, a mask `[pos, n]` or None, λ1, λ2, η."""
     variance_weight, covariance_weight, eta = weights
     less_one = _less_one(x, kept)
-    squares, parts = _tall(x, kept) if _is_tall(x) else _wide(x, kept)
+    # XᵀX in x's type, where it costs no more than XXᵀ, which has to be in float64.
+    squares, parts = _tall(x, kept) if x.shape[2] <= 2 * x.shape[1] else _wide(x, kept)
     hinge = (1 - (parts.diagonal / less_one[:, None] + eta).sqrt()).clamp(min=0).sum(-1)
     covariance = squares / less_one**2
     return ((variance_weight * hinge + covariance_weight * covariance) / x.shape[-1]).to(x.dtype), *parts
@@ -128,9 +129,9 @@ def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, terms: Tensor, *give
     deviation = (parts.diagonal / less_one + eta).sqrt()
     pull = torch.where(deviation < 1, scale * variance_weight / (deviation * less_one), 0.0)
     result = torch.empty_like(x)
-    if _is_tall(x):
+    if parts.gram.shape[2] == x.shape[2]:  # it is XᵀX; XXᵀ is smaller
         for some in _slices(len(x), x[0].numel(), TALL):
-            centred = _less_mean(x[some], parts.mean[some], None if kept is None else kept[some])
+            centred = _kept(x[some] - parts.mean[some, None], None if kept is None else kept[some])
             coupled = (centred @ parts.gram[some]).mul_(push[some, :, None])
             result[some] = coupled.addcmul_(centred, pull[some, None], value=-1)
         return (result,)
@@ -147,11 +148,6 @@ def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, terms: Tensor, *give
 _Terms, _TransformedTerms = differentiable(_terms, _gradient, "seq_vcr has no second derivative")
 
 
-def _is_tall(x: Float[Tensor, "pos n feature"]) -> bool:
-    """Whether XᵀX in x's type costs no more than XXᵀ, which has to be in float64."""
-    return x.shape[2] <= 2 * x.shape[1]
-
-
 def _tall(x: Tensor, kept: Tensor | None) -> tuple[Tensor, _Parts]:
     """Σ_{j≠k} (XᵀX)_jk² of the centred vectors, and the parts, of which the Gram matrix is XᵀX; some positions at a
     time.
@@ -160,7 +156,7 @@ def _tall(x: Tensor, kept: Tensor | None) -> tuple[Tensor, _Parts]:
     for some in _slices(len(x), x[0].numel(), TALL):
         mask = None if kept is None else kept[some]
         mean = _mean(x[some], mask)
-        centred = _less_mean(x[some], mean, mask)
+        centred = _kept(x[some] - mean[:, None], mask)
         gram = centred.mT @ centred
         diagonal = gram.diagonal(dim1=1, dim2=2).clone()
         gram.diagonal(dim1=1, dim2=2).zero_()
@@ -178,7 +174,7 @@ def _wide(x: Tensor, kept: Tensor | None) -> tuple[Tensor, _Parts]:
     before: Tensor | float = 0.0
     if x.dtype == torch.float64:
         before = _mean(x, kept)
-        x = _less_mean(x, before, kept)
+        x = _kept(x - before[:, None], kept)
     gram = x.new_zeros(len(x), x.shape[1], x.shape[1], dtype=torch.float64)
     total, square = (gram.new_empty(len(x), x.shape[2]) for _ in range(2))
     for columns in _slices(x.shape[2], x[..., 0].numel(), WIDE):
@@ -213,13 +209,6 @@ def _kept(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None)
 def _mean(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None) -> Float[Tensor, "pos feature"]:
     """The mean of the vectors that count."""
     return x.mean(1) if kept is None else _kept(x, kept).sum(1) / kept.sum(1).clamp(min=1)[:, None]
-
-
-def _less_mean(
-    x: Float[Tensor, "pos n feature"], mean: Float[Tensor, "pos feature"], kept: Bool[Tensor, "pos n"] | None
-) -> Float[Tensor, "pos n feature"]:
-    """The vectors minus their mean; zero where they do not count."""
-    return _kept(x - mean[:, None], kept)
 
 
 def _less_one(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None) -> Float[Tensor, " pos"]:

@@ -145,10 +145,11 @@ class FineTuning(Trained):
     def attend(self, step: int) -> None:
         """Give the model the attention of the step that follows `step` finished ones."""
         from workbench.models.pretrained import set_attention
+        from workbench.models.pretrained.attention_functions import lend
 
         set_attention(self.model, self.config.attention_at(step), self.config.layers)
-        if self.gammas is not None:
-            self.gammas.put_into(self.model)
+        if self.gammas is not None:  # read with these, whatever the model's config says
+            lend(self.model, {int(name): self.gammas[int(name)] for name in self.gammas.layers})
 
     def measure(self) -> dict[str, float]:
         """Loss in nats a token, and perplexity, on what is held out; of a task also how much is right."""

@@ -53,12 +53,6 @@ class LearnedGammas(nn.Module):
         assert isinstance(variant, LearnedChacalAttention)
         return variant
 
-    def put_into(self, model: PreTrainedModel) -> None:
-        """Let the model's layers read with these γ, whatever its config says."""
-        from workbench.models.pretrained.attention_functions import lend
-
-        lend(model, {int(name): self[int(name)] for name in self.layers})
-
     def settings(self, layer: int) -> dict[str, Any]:
         """What was learned, as settings of a layer's attention."""
         variant = self[layer]

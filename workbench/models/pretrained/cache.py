@@ -127,21 +127,17 @@ def keep(module: nn.Module, values: Tensor, memory: Tensor | None) -> None:
         if layer is not None:
             layer.memory = memory
         return
-    _watch(module)
+    watch(module)
     if memory is not None:
         _FIRST[values] = memory
 
 
 def watch(model: nn.Module) -> None:
-    """Let every layer of a model see its cache from its first call on."""
+    """Let every layer of a model, or this very layer, see its cache from its next call on."""
     for module in model.modules():
         if hasattr(module, "layer_idx") and not hasattr(module, WATCHED):
-            _watch(module)
-
-
-def _watch(module: nn.Module) -> None:
-    setattr(module, WATCHED, True)
-    module.register_forward_pre_hook(_see_cache, with_kwargs=True)
+            setattr(module, WATCHED, True)
+            module.register_forward_pre_hook(_see_cache, with_kwargs=True)
 
 
 def _see_cache(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
