@@ -161,7 +161,14 @@ class _ExplicitDecoder(nn.Module):
         given = input_ids if inputs_embeds is None else inputs_embeds
         assert given is not None
         if given.is_floating_point() and given.ndim == 3:  # how TransformerLens starts at a later layer
-            x, lengths = given, self._without_tokens(given)
+            tokens = torch.zeros(given.shape[:2], dtype=torch.long, device=given.device)
+            x, lengths = given, self.input_lengths(tokens)
+            needing = [i for i, of_layer in enumerate(lengths) if of_layer is not None]
+            if needing:
+                raise ValueError(
+                    f"the queries of layer {needing[0]} depend on the length of each input, which a residual does not "
+                    "tell: give tokens instead, and start at the first layer"
+                )
         else:
             self.check(given)
             x, lengths = self.token_embedding(given), self.input_lengths(given)
@@ -171,17 +178,6 @@ class _ExplicitDecoder(nn.Module):
         for layer, of_layer in zip(self.layers, lengths, strict=True):
             (x,) = layer(x) if of_layer is None else layer(x, input_lengths=of_layer)
         return self.unembedding(self.final_norm(x))
-
-    def _without_tokens(self, residual: Float[Tensor, "batch pos d_model"]) -> list[Tensor | None]:
-        """Each layer's input lengths where no tokens are given: none. Raises ValueError if a layer needs them."""
-        lengths = self.input_lengths(torch.zeros(residual.shape[:2], dtype=torch.long, device=residual.device))
-        needing = [i for i, of_layer in enumerate(lengths) if of_layer is not None]
-        if needing:
-            raise ValueError(
-                f"the queries of layer {needing[0]} depend on the length of each input, which a residual does not "
-                "tell: give tokens instead, and start at the first layer"
-            )
-        return [None] * len(lengths)
 
 
 class _Adapter(ArchitectureAdapter):

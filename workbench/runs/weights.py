@@ -130,9 +130,14 @@ DTYPES = {
 """The types of tensors that a run folder keeps, and what they are called in its files."""
 
 
+def without_prefix(prefix: str, tensors: Mapping[str, T]) -> dict[str, T]:
+    """The entries whose names have the prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
 def _under(prefix: str, tensors: Mapping[str, T], config: DecoderConfig) -> dict[str, T]:
     """The entries whose names have the prefix, without it; of a tied model, the unembedding under its own name too."""
-    weights = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    weights = without_prefix(prefix, tensors)
     if config.tied and "token_embedding.weight" in weights:
         weights.setdefault("unembedding.weight", weights["token_embedding.weight"])
     return weights

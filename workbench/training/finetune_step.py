@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from workbench import runs
 from workbench.models.attention.learned_chacal import LearnedChacalAttention
 from workbench.objectives.next_token import next_token
+from workbench.runs.weights import without_prefix
 from workbench.tasks import Batch
 from workbench.training.optimizer_step import OptimizerStep
 from workbench.training.state import Figures, Learner, State
@@ -75,7 +76,7 @@ class FinetuneLearner(Learner):
 
     def fill(self, state: State) -> None:
         """Put the weights of a state into the model. Raises ValueError if they are those of another model."""
-        weights = {k.removeprefix(runs.MODEL): x for k, x in state.tensors.items() if k.startswith(runs.MODEL)}
+        weights = without_prefix(runs.MODEL, state.tensors)
         expected = runs.weights_of(self.model)
         for name in sorted(expected.keys() | weights.keys()):
             if name not in expected or name not in weights or expected[name].shape != weights[name].shape:

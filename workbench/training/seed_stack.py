@@ -136,11 +136,7 @@ class StackedStep:
             for of_run, view in zip(self.parameters, parameter.data, strict=True):
                 of_run[name].data = view
         self.optimizer = make_optimizer(self.config, list(self.stack.values()))
-        self.linked = 0
-        self._restore_moments()
-
-    def _restore_moments(self) -> None:
-        """Fill the stack's optimizer with the moments of resumed runs; a run that is done gets zeros."""
+        # The stack's optimizer gets the moments of resumed runs; those of a run that is done are zeros.
         for name, parameter in self.stack.items():
             states = [
                 learner.optimizer.state.get(of_run[name])
@@ -151,6 +147,7 @@ class StackedStep:
                 if key != "step":
                     value = torch.stack([state[key] if state else torch.zeros_like(value) for state in states])
                 self.optimizer.state[parameter][key] = value
+        self.linked = 0
         self._link()
 
     def __call__(self, drawn: tuple[Batches, ...], rate: float) -> list[Figures | None]:

@@ -20,6 +20,7 @@ from workbench import runs
 from workbench.objectives import Objective
 from workbench.runs.lock import SECONDS_TO_LET_GO, only_writer
 from workbench.runs.model_run import FINETUNE
+from workbench.runs.weights import without_prefix
 from workbench.training.distributed import Processes
 from workbench.util.files import load_tensors, save_tensors
 from workbench.util.messages import brief, in_one_line
@@ -160,9 +161,9 @@ class Learner:
         if self.average is not None:
             runs.fill_model(self.model, tensors, state.path, LIVE)
         for name, objective in self.objectives.items():
-            objective.load_state_dict(_without_prefix(f"objective.{name}.", tensors))
+            objective.load_state_dict(without_prefix(f"objective.{name}.", tensors))
         moments: dict[int, dict[str, Tensor]] = {}
-        for key, value in _without_prefix("optimizer.", tensors).items():
+        for key, value in without_prefix("optimizer.", tensors).items():
             index, _, moment = key.partition(".")
             moments.setdefault(int(index), {})[moment] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
@@ -251,10 +252,6 @@ def forget_states(run: Path) -> None:
     for path in set((run / runs.STATES).glob("*")) - {run / runs.STATES / runs.STACK}:
         path.unlink(missing_ok=True)
     shutil.rmtree(run / runs.STATES, ignore_errors=True)
-
-
-def _without_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
 @contextmanager

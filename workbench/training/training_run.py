@@ -41,8 +41,21 @@ class TrainingRun(Trained):
         easier, self.task = config.curriculum_tasks(), config.make_task()
         self._check_size(max(task.n_ctx for task in (self.task, *easier)))
         self.learner = make_learner(config, self.task, processes.device)
-        self._check_shares()
-        self._check_room()
+        for head, n in sizes(config).items():
+            if n % processes.count:
+                raise ValueError(
+                    f"a step has {n} sequences of {head}, which {processes.count} processes cannot share equally"
+                )
+            for name, objective in self.learner.objectives.items():
+                if n < objective.least_batch:
+                    raise ValueError(f"{name} needs {objective.least_batch} sequences of {head} in a step, not {n}")
+        if config.shift_positions:
+            drawn, n_ctx = self.task.sample(16, generator(config.seed, "room"), split="train"), config.model.n_ctx
+            if int(self.task.lengths(drawn.tokens).min()) >= n_ctx:
+                raise ValueError(
+                    f"shift_positions has no room: sequences have {n_ctx} tokens, and the context is as long; make "
+                    "model.n_ctx larger"
+                )
         self.evaluation = Evaluation(self.task, config)
         self.track, self.tracker = tracker(track), cast(Tracker | None, None)
         self.target: Mapping[str, Any] | None = None
@@ -62,27 +75,6 @@ class TrainingRun(Trained):
         if config.train_size is not None:
             held += memory_of_sets(self.task, config)
         check_memory(4 * numbers + held, "training this config")
-
-    def _check_shares(self) -> None:
-        for head, n in sizes(self.config).items():
-            if n % self.processes.count:
-                raise ValueError(
-                    f"a step has {n} sequences of {head}, which {self.processes.count} processes cannot share equally"
-                )
-            for name, objective in self.learner.objectives.items():
-                if n < objective.least_batch:
-                    raise ValueError(f"{name} needs {objective.least_batch} sequences of {head} in a step, not {n}")
-
-    def _check_room(self) -> None:
-        """Raise ValueError if positions are to be shifted and sequences fill the context."""
-        if not self.config.shift_positions:
-            return
-        drawn, n_ctx = self.task.sample(16, generator(self.config.seed, "room"), split="train"), self.config.model.n_ctx
-        if int(self.task.lengths(drawn.tokens).min()) >= n_ctx:
-            raise ValueError(
-                f"shift_positions has no room: sequences have {n_ctx} tokens, and the context is as long; make "
-                "model.n_ctx larger"
-            )
 
     def create(self, stack: Sequence[int] = ()) -> None:
         try:
