@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from workbench import tasks
@@ -55,6 +55,7 @@ class _TextData:
         length: the longest sequence, in tokens.
         digest: SHA-256 of what decides the data, against data that changed.
         pad: the token that fills up shorter sequences on the right; −1 where there are none.
+        answers: where an answer is: a text has none.
     """
 
     training: Int[Tensor, "n length"]
@@ -62,6 +63,7 @@ class _TextData:
     length: int
     digest: str
     pad: int = -1
+    answers: None = None
 
     @classmethod
     def read(cls, loaded: Loaded, config: FinetuneConfig) -> _TextData:
@@ -94,9 +96,6 @@ class _TextData:
         """Sequences drawn with replacement."""
         rows = torch.randint(len(self.training), (size,), generator=generator(seed, "finetune", step))
         return self._each_next(self.training[rows])
-
-    def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
-        return _measured(model, self.tested, None, size)
 
     @property
     def tested(self) -> Batch:
@@ -154,9 +153,6 @@ class _TaskData:
         """New sequences of the training side of the task's split."""
         return self._in_its_tokens(self.task.sample(size, generator(seed, "finetune", step), split="train"))
 
-    def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
-        return _measured(model, self.tested, self.answers, size)
-
     def known(self, before: KnownText | None) -> KnownText | None:
         return before
 
@@ -165,19 +161,18 @@ class _TaskData:
 
 
 @torch.no_grad()
-def _measured(
-    model: PreTrainedModel, batch: Batch, answers: Bool[Tensor, "batch pos"] | None, size: int
-) -> dict[str, float]:
-    """The mean loss in nats of the scored tokens, and its exponential, without dropout; of answers how many are right.
+def measured(model: PreTrainedModel, data: Data, size: int) -> dict[str, float]:
+    """The mean loss in nats of the scored tokens held out, and its exponential, without dropout.
+
+    Where there are answers, also the share of their tokens that are right, as `accuracy`, and of answers that are right
+    throughout, as `whole_answer`, predicted from the true tokens before them.
 
     Args:
-        model: the model.
-        batch: what is held out.
-        answers: where an answer is; then also the share of its tokens that are right, as `accuracy`, and of answers
-            that are right throughout, as `whole_answer`, predicted from the true tokens before them.
+        model, data: the model, and what it is measured on.
         size: sequences at a time.
     """
     model.eval()
+    batch, answers = data.tested, data.answers
     total, right, whole = 0.0, 0.0, 0.0
     for start in range(0, len(batch), size):
         rows = slice(start, start + size)

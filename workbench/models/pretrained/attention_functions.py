@@ -252,12 +252,15 @@ def _read_new(
     """
     q, k, v = qkv
     n_old = k.shape[2] - q.shape[2]
-    if variant.takes_one_step:  # it keeps the values alone, which are in the cache
-        return _mix(variant, q, k, v, packed) if not n_old else _extend(variant, qkv, v.clone(), packed)[0]
     trains = torch.is_grad_enabled() and any(x.requires_grad for x in qkv)
-    if not n_old and (trains or without_cache(module)):
-        keep(module, cached, None)
-        return _mix(variant, q, k, v, packed)
+    if not n_old and (variant.takes_one_step or trains or without_cache(module)):
+        if not variant.takes_one_step:
+            keep(module, cached, None)
+        if packed is None:
+            return variant.mix(q, k, v)
+        return packed.unpack(variant.mix(packed.pack(q), packed.pack(k), packed.pack(v)))
+    if variant.takes_one_step:  # it keeps the values alone, which are in the cache
+        return _extend(variant, qkv, v.clone(), packed)[0]
     if trains:
         raise ValueError(f"{variant.name} attention goes on from a cache without gradients: use torch.no_grad()")
     dtype = torch.promote_types(q.dtype, torch.float32)
@@ -266,13 +269,6 @@ def _read_new(
     z, memory = _extend(variant, qkv, room if earlier is None else torch.cat([earlier, room], dim=-2), packed)
     keep(module, cached, memory)
     return z
-
-
-def _mix(variant: Attention, q: Heads, k: Heads, v: Heads, packed: Packing | None) -> Heads:
-    """What all positions read, padding moved behind the tokens and back."""
-    if packed is None:
-        return variant.mix(q, k, v)
-    return packed.unpack(variant.mix(packed.pack(q), packed.pack(k), packed.pack(v)))
 
 
 def _extend(
