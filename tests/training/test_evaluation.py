@@ -22,7 +22,7 @@ from workbench.training import preset_config
 from workbench.training.data import training_batches
 from workbench.training.evaluation import Evaluation
 from workbench.training.hint_mixing import turns
-from workbench.training.optimizers import learning_rate
+from workbench.training.optimizer_step import learning_rate
 from workbench.util.files import load_tensors
 
 SORT: dict[str, Any] = {

@@ -70,9 +70,7 @@ class CaptureStore:
         *,
         dtype: torch.dtype | None = None,
     ) -> CaptureStore:
-        """Capture every batch into a new folder, one batch in memory at a time.
-
-        If writing is interrupted, nothing is left on disk.
+        """Capture every batch into a new folder, one batch in memory at a time; interrupted, it leaves nothing on disk.
 
         Args:
             folder: the folder to make; it must not exist yet.
@@ -91,8 +89,10 @@ class CaptureStore:
         written: list[tuple[int, str]] = []
         with new_folder(folder) as made:
             for number, batch in enumerate(batches):
-                tensors = _tensors(capture(model, subject, batch, names), dtype)
-                save_file(tensors, made / f"shard-{number:05d}.safetensors")
+                seen = {**capture(model, subject, batch, names).activations, **{x: getattr(batch, x) for x in BATCH}}
+                shard = {name: x.to(dtype) if dtype and x.is_floating_point() else x for name, x in seen.items()}
+                on_cpu = {name: x.contiguous().cpu() for name, x in shard.items()}
+                save_file(on_cpu, made / f"shard-{number:05d}.safetensors")
                 written.append((len(batch), batch.head))
             if not written:
                 raise ValueError("there is nothing to capture: no batch was given")
@@ -134,7 +134,14 @@ class CaptureStore:
             first, last = max(start - (end - n), 0), min(stop - (end - n), n)
             if first < last:
                 parts.append(self._read(number, name, first, last))
-        return _padded(parts or [self._read(0, name, 0, 0)])
+        parts = parts or [self._read(0, name, 0, 0)]
+        # Along every axis but the first, each part is padded to the longest.
+        sizes = [max(axis) for axis in zip(*(part.shape[1:] for part in parts), strict=True)]
+        whole, row = parts[0].new_zeros(sum(map(len, parts)), *sizes), 0
+        for part in parts:
+            whole[(slice(row, row + len(part)), *map(slice, part.shape[1:]))] = part
+            row += len(part)
+        return whole
 
     def _read(self, number: int, name: str, start: int, stop: int) -> Tensor:
         try:
@@ -156,22 +163,3 @@ class CaptureStore:
             tokens, targets, loss_mask = (read.pop(name) for name in BATCH)
             batch = Batch(tokens, targets, loss_mask, self.index.heads[number])
             yield Capture(read, batch, subject)
-
-
-def _tensors(seen: Capture, dtype: torch.dtype | None) -> dict[str, Tensor]:
-    """What a shard holds, on the CPU: the activations, floating-point ones in this type, and the batch."""
-    tensors = dict(seen.activations)
-    if dtype is not None:
-        tensors = {name: x.to(dtype) if x.is_floating_point() else x for name, x in tensors.items()}
-    tensors |= {name: getattr(seen.batch, name) for name in BATCH}
-    return {name: x.contiguous().cpu() for name, x in tensors.items()}
-
-
-def _padded(parts: list[Tensor]) -> Tensor:
-    """The parts along the first axis; along every other axis each is padded with zeros to the longest."""
-    sizes = [max(axis) for axis in zip(*(part.shape[1:] for part in parts), strict=True)]
-    whole, row = parts[0].new_zeros(sum(map(len, parts)), *sizes), 0
-    for part in parts:
-        whole[(slice(row, row + len(part)), *map(slice, part.shape[1:]))] = part
-        row += len(part)
-    return whole

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformer_lens.conversion_utils.conversion_steps.base_tensor_conversion import BaseTensorConversion
+from transformer_lens.conversion_utils.conversion_steps import RearrangeTensorConversion as Rearranged
 from transformer_lens.hook_points import HookPoint
 from transformer_lens.model_bridge import TransformerBridge
 
@@ -29,33 +29,6 @@ from workbench.models.own_model import OwnModel
 from workbench.models.own_model_config import OwnModelConfig
 
 HEADS = tuple(f"attn.hook_{part}" for part in "qkvz")
-
-
-class _HeadsFirst(BaseTensorConversion):
-    """What a layer holds as `[batch, head, pos, width]`, as hooks see it."""
-
-    def handle_conversion(
-        self, given: Float[Tensor, "batch head pos width"], *context: Any
-    ) -> Float[Tensor, "batch pos head width"]:
-        return given.transpose(1, 2)
-
-    revert = handle_conversion
-
-
-class _HeadsInARow(BaseTensorConversion):
-    """What a layer holds as `[batch, pos, head * width]`, as hooks see it."""
-
-    def __init__(self, n_heads: int) -> None:
-        super().__init__()
-        self.n_heads = n_heads
-
-    def handle_conversion(
-        self, given: Float[Tensor, "batch pos d"], *context: Any
-    ) -> Float[Tensor, "batch pos head width"]:
-        return given.unflatten(-1, (self.n_heads, -1))
-
-    def revert(self, seen: Float[Tensor, "batch pos head width"], *context: Any) -> Float[Tensor, "batch pos d"]:
-        return seen.flatten(2)
 
 
 @torch.no_grad()
@@ -81,9 +54,10 @@ def _show_heads(bridge: TransformerBridge, tokens: Int[Tensor, "batch pos"]) -> 
         if not name.endswith(HEADS):
             continue
         if seen.shape[1] != length:
-            point.hook_conversion, point.pos_dim = _HeadsFirst(), None
+            point.hook_conversion = Rearranged("batch head pos width -> batch pos head width")
+            point.pos_dim = None
         elif seen.shape[2] != n_heads and (name[-1] in "qz" or n_heads % seen.shape[2]):
-            point.hook_conversion = _HeadsInARow(n_heads)
+            point.hook_conversion = Rearranged("batch pos (head width) -> batch pos head width", head=n_heads)
         if name[-1] == "z":
             width = seen.flatten(2).shape[-1] // n_heads
     return int(width)

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from workbench.models.components import NORMS
 from workbench.models.config import DecoderConfig
 from workbench.models.decoder import Decoder
 from workbench.models.layers import Layer, MultiHeadAttention
@@ -134,9 +135,8 @@ def chaser(
     position i with ancestors p_1, p_2, …, p_d the sum (1−γ) Σ_h γ^(h−1) v(p_h) (ChaCAL, Eq. 5). For `chain`, v is the
     position itself, so that the chain has the only logits above zero. For `root`, v(j) is the token of j less 1/γ of
     its position: since the token of p_h is p_(h+1), the sum telescopes to the root's value and −(1−γ)/γ of p_1, which
-    the token itself takes away.
-
-    The residual has three blocks of n coordinates: the token, the position, and what is read.
+    the token itself takes away. The residual has three blocks of n coordinates: the token, the position, and what is
+    read.
 
     Args:
         n, k: as in the task `pointer_chain`, whose vocabulary it has.
@@ -151,13 +151,7 @@ def chaser(
         raise ValueError(f"the chaser needs n to be at least 2 whole blocks of k, not n={n}, k={k}")
     if not 0 < gamma < 1:
         raise ValueError(f"the chaser follows chains by 0 < gamma < 1, not {gamma}")
-    model = Decoder(_chaser_shape(n, gamma))
-    _write_chaser(Writer(model, Blocks(n, rotation(3 * n, rotate_seed), doubled=False)), n, k, gamma, reading)
-    return model.eval()
-
-
-def _chaser_shape(n: int, gamma: float) -> DecoderConfig:
-    return DecoderConfig(
+    shape = DecoderConfig(
         n_layers=1,
         d_model=3 * n,
         n_heads=1,
@@ -169,6 +163,9 @@ def _chaser_shape(n: int, gamma: float) -> DecoderConfig:
         norm="none",
         activation="relu",
     )
+    model = Decoder(shape)
+    _write_chaser(Writer(model, Blocks(n, rotation(3 * n, rotate_seed), doubled=False)), n, k, gamma, reading)
+    return model.eval()
 
 
 @torch.no_grad()
@@ -226,9 +223,9 @@ class Blocks:
         """Directions as rows of a weight that reads from the residual: halved where coordinates are there twice."""
         return self.written(directions) / (2 if self.doubled else 1)
 
-    def norm_scale(self, squares: float, eps: float = 1e-5) -> float:
+    def norm_scale(self, squares: float) -> float:
         """The factor of a layer norm for a residual whose coordinates' squares have this sum."""
-        return (squares / len(self.basis) + eps) ** -0.5 if self.doubled else 1.0
+        return (squares / len(self.basis) + NORMS["layernorm"].eps) ** -0.5 if self.doubled else 1.0
 
 
 SQUARES_BEFORE_MLP = (3.0, 4.0)  # E, T and D are one each; then D has the next symbol beside the token itself

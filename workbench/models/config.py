@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, field_validator
 from pydantic.dataclasses import dataclass
 from torch import nn
 
 from workbench.models.attention import ATTENTION, Attention
 from workbench.models.components import MLPS, NORMS, POSITIONS
 from workbench.util.lookup import lookup
-from workbench.util.messages import first_problem
-from workbench.util.strict_settings import true_is_no_number
+from workbench.util.strict_settings import checked, true_is_no_number
 
 if TYPE_CHECKING:
     from workbench.tasks import Task
@@ -171,7 +170,20 @@ def attention_per_layer(attention: Any, n_layers: int) -> tuple[dict[str, Any], 
     layers = one_or_each if isinstance(one_or_each, list) else [one_or_each] * n_layers
     if len(layers) != n_layers:
         raise ValueError(f"attention names {len(layers)} layers, but n_layers is {n_layers}")
-    return tuple(_variant(layer) for layer in layers)
+    in_full = []
+    for layer in layers:
+        settings = {"variant": layer.strip()} if isinstance(layer, str) else layer
+        if not isinstance(settings, Mapping) or not isinstance(settings.get("variant"), str):
+            raise ValueError(f"an attention variant is a name or a mapping with 'variant', not {layer!r}")
+        settings = dict(settings)
+        kind = lookup(ATTENTION, settings.pop("variant"), "attention variant")
+        unknown = set(settings) - set(kind.Settings.model_fields)
+        if unknown:
+            exists = ", ".join(kind.Settings.model_fields) or "no setting"
+            raise ValueError(f"{kind.name} attention has no setting {sorted(unknown)[0]!r}; there is: {exists}")
+        made = checked(kind.Settings, settings, f"{kind.name} attention: ")
+        in_full.append({"variant": kind.name, **made.model_dump()})
+    return tuple(in_full)
 
 
 def fit_attention(attention: Any, task: Task) -> Any:
@@ -211,20 +223,3 @@ def _listed(attention: Any) -> Any:
     if isinstance(attention, str):
         return attention.split(",") if "," in attention else attention
     return list(attention) if isinstance(attention, Sequence) else attention
-
-
-def _variant(layer: Any) -> dict[str, Any]:
-    """One layer's variant in its full form, with every setting spelt out."""
-    settings = {"variant": layer.strip()} if isinstance(layer, str) else layer
-    if not isinstance(settings, Mapping) or not isinstance(settings.get("variant"), str):
-        raise ValueError(f"an attention variant is a name or a mapping with 'variant', not {layer!r}")
-    settings = dict(settings)
-    kind = lookup(ATTENTION, settings.pop("variant"), "attention variant")
-    unknown = set(settings) - set(kind.Settings.model_fields)
-    if unknown:
-        exists = ", ".join(kind.Settings.model_fields) or "no setting"
-        raise ValueError(f"{kind.name} attention has no setting {sorted(unknown)[0]!r}; there is: {exists}")
-    try:
-        return {"variant": kind.name, **kind.Settings(**settings).model_dump()}
-    except ValidationError as error:
-        raise ValueError(f"{kind.name} attention: {first_problem(error, kind.Settings)}") from None

@@ -136,9 +136,11 @@ class Decoder(nn.Module):
         """
         if cache is None:
             return [variant.input_lengths(tokens) for variant in self.attention]
-        so_far = cache.write_tokens(tokens)
+        slots = cache.positions(tokens.shape[1]).expand_as(tokens)  # of the next tokens
+        cache.tokens.scatter_(1, slots, tokens.to(cache.tokens.dtype))
+        so_far = cache.tokens[:, : cache.longest + tokens.shape[1]]
         lengths = (variant.input_lengths(so_far) for variant in self.attention)
-        return [None if of_all is None else cache.newest(of_all, tokens.shape[1]) for of_all in lengths]
+        return [None if of_all is None else of_all.gather(1, slots) for of_all in lengths]
 
     def _check(self, tokens: Tensor) -> None:
         if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32):

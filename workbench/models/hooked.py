@@ -56,12 +56,13 @@ def hook(model: Decoder | OwnModel) -> HookedDecoder | HookedModule:
         return model.hooked()
     if not isinstance(model, Decoder):
         raise ValueError(f"hook takes a workbench Decoder, not a {type(model).__name__}")
-    bare = copy.deepcopy(model).eval()
-    tokens = _probe(model)
-    with torch.no_grad():
-        logits = bare(tokens)
-    bridge = _bridge(bare)
-    if not _computes(bridge, tokens, logits) and not _computes_in_double(model):
+    bridge, same = _bridge_and_check(copy.deepcopy(model).eval())
+    if not same:
+        # In float32, very sharp attention (weights written by hand, scores in the thousands) can make the logits differ
+        # by rounding alone, although they are the same model.
+        device = "cpu" if model.token_embedding.weight.device.type == "mps" else model.token_embedding.weight.device
+        _, same = _bridge_and_check(copy.deepcopy(model).eval().to(device, torch.float64))
+    if not same:
         layers = "; ".join(dict.fromkeys(layer["variant"] for layer in model.config.attention))
         raise ValueError(
             "the hooked model does not compute what the model does: its logits differ on the same tokens. The two "
@@ -89,10 +90,20 @@ def hook_alike(models: Sequence[Decoder | OwnModel]) -> list[AnyHooked]:
         for tensor, given in zip(tensors, [*model.parameters(), *model.buffers()], strict=True):
             tensor.data = given.detach().clone()
         with torch.no_grad():
-            logits = copy.deepcopy(model).eval()(tokens)
+            same = agree(copied(tokens), copy.deepcopy(model).eval()(tokens))
         # A part with tensors that PyTorch does not know of is hooked from the start; `hook` also says what is wrong.
-        hooked.append(copied if _computes(copied, tokens, logits) else hook(model))
+        hooked.append(copied if same else hook(model))
     return hooked
+
+
+def _bridge_and_check(bare: Decoder) -> tuple[HookedDecoder, bool]:
+    """The bridge around this very decoder, and whether it computes the same logits but for rounding."""
+    tokens = _probe(bare)
+    with torch.no_grad():
+        logits = bare(tokens)
+    bridge = _bridge(bare)
+    with torch.no_grad():
+        return bridge, agree(bridge(tokens), logits)
 
 
 def _bridge(model: Decoder) -> HookedDecoder:
@@ -129,28 +140,6 @@ def _probe(model: Decoder) -> Int[Tensor, "batch pos"]:
     return probe_tokens(model.config.d_vocab, model.config.n_ctx, model.token_embedding.weight.device)
 
 
-def _computes(
-    bridge: HookedDecoder, tokens: Int[Tensor, "batch pos"], logits: Float[Tensor, "batch pos class"]
-) -> bool:
-    """Whether hooked and bare logits differ by no more than rounding; where both are not finite they are alike."""
-    with torch.no_grad():
-        return agree(bridge(tokens), logits)
-
-
-def _computes_in_double(model: Decoder) -> bool:
-    """Whether the hooked model computes the bare one's logits in float64.
-
-    In float32, very sharp attention (weights written by hand, scores in the thousands) can make them differ by rounding
-    alone, although they are the same model.
-    """
-    device = "cpu" if model.token_embedding.weight.device.type == "mps" else model.token_embedding.weight.device
-    bare = copy.deepcopy(model).eval().to(device, torch.float64)
-    tokens = _probe(bare)
-    with torch.no_grad():
-        logits = bare(tokens)
-    return _computes(_bridge(bare), tokens, logits)
-
-
 class _ExplicitDecoder(nn.Module):
     """A `Decoder` as TransformerLens expects a model, from the decoder's own modules and without its extra heads."""
 
@@ -172,7 +161,14 @@ class _ExplicitDecoder(nn.Module):
         given = input_ids if inputs_embeds is None else inputs_embeds
         assert given is not None
         if given.is_floating_point() and given.ndim == 3:  # how TransformerLens starts at a later layer
-            x, lengths = given, self._without_tokens(given)
+            tokens = torch.zeros(given.shape[:2], dtype=torch.long, device=given.device)
+            x, lengths = given, self.input_lengths(tokens)
+            needing = [i for i, of_layer in enumerate(lengths) if of_layer is not None]
+            if needing:
+                raise ValueError(
+                    f"the queries of layer {needing[0]} depend on the length of each input, which a residual does not "
+                    "tell: give tokens instead, and start at the first layer"
+                )
         else:
             self.check(given)
             x, lengths = self.token_embedding(given), self.input_lengths(given)
@@ -182,17 +178,6 @@ class _ExplicitDecoder(nn.Module):
         for layer, of_layer in zip(self.layers, lengths, strict=True):
             (x,) = layer(x) if of_layer is None else layer(x, input_lengths=of_layer)
         return self.unembedding(self.final_norm(x))
-
-    def _without_tokens(self, residual: Float[Tensor, "batch pos d_model"]) -> list[Tensor | None]:
-        """Each layer's input lengths where no tokens are given: none. Raises ValueError if a layer needs them."""
-        lengths = self.input_lengths(torch.zeros(residual.shape[:2], dtype=torch.long, device=residual.device))
-        needing = [i for i, of_layer in enumerate(lengths) if of_layer is not None]
-        if needing:
-            raise ValueError(
-                f"the queries of layer {needing[0]} depend on the length of each input, which a residual does not "
-                "tell: give tokens instead, and start at the first layer"
-            )
-        return [None] * len(lengths)
 
 
 class _Adapter(ArchitectureAdapter):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from einops import rearrange
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from workbench.models.attention import Attention
@@ -47,15 +47,6 @@ class Cache:
         if isinstance(self.length, int):
             return torch.arange(self.length, self.length + n_new, device=self.keys[0].device)
         return self.length.unsqueeze(-1)
-
-    def write_tokens(self, new: Int[Tensor, "batch new"]) -> Int[Tensor, "batch slot"]:
-        """Write the next tokens into their slots; returns the slots of all tokens so far."""
-        self.tokens.scatter_(1, self.positions(new.shape[1]).expand_as(new), new.to(self.tokens.dtype))
-        return self.tokens[:, : self.longest + new.shape[1]]
-
-    def newest(self, of_slots: Shaped[Tensor, "batch slot"], n_new: int) -> Shaped[Tensor, "batch new"]:
-        """The entries of the next tokens' slots."""
-        return of_slots.gather(1, self.positions(n_new).expand(len(of_slots), -1))
 
 
 class MultiHeadAttention(nn.Module):

@@ -212,7 +212,13 @@ class _Reads(TorchFunctionMode):
             name, pattern = self.same.get(id(factor), (None, None))
             if name is None or pattern is None or not isinstance(output, Tensor):
                 continue
-            if _sums_over_keys(func, at, factors):
+            # Whether it is multiplied with another factor, and summed over its last dimension, the keys.
+            if func is torch.einsum and isinstance(factors[0], str):
+                terms, _, result = factors[0].replace(" ", "").partition("->")
+                sums = bool(result) and terms.split(",")[at - 1][-1] not in result
+            else:
+                sums = at == 0 and func in PRODUCTS
+            if sums:
                 self.read[name] += 1
             elif output.numel() == pattern.numel():
                 if torch.equal(output.flatten(), pattern.flatten().to(output.dtype)):
@@ -220,11 +226,3 @@ class _Reads(TorchFunctionMode):
                 else:
                     self.changed.add(name)
         return output
-
-
-def _sums_over_keys(func: Any, at: int, factors: list[Any]) -> bool:
-    """Whether a function multiplies its factor at a place with another, and sums over the last dimension of it."""
-    if func is torch.einsum and isinstance(factors[0], str):
-        terms, _, result = factors[0].replace(" ", "").partition("->")
-        return bool(result) and terms.split(",")[at - 1][-1] not in result
-    return at == 0 and func in PRODUCTS

@@ -74,7 +74,20 @@ class HookedModule(HookedRootModule):
         self.ln_final: Any = nn.ModuleDict({"hook_out": HookPoint()})
         self.unembed: Any = nn.ModuleDict({"hook_out": HookPoint()})
         self.module = module
-        self._wrap()
+        # Every part passes what it computes through its hook point.
+        ends: dict[str, Any] = {"embed": self.hook_embed, "final_norm": self.ln_final.hook_out}
+        for part, point in {**ends, "unembed": self.unembed.hook_out}.items():
+            _hook_output(parts.of(module, part), point)
+        wrapped: dict[int, int] = {}  # the module that stands in a layer, by its id
+        for layer, block in enumerate(parts.of(module, "blocks")):
+            for inner in (block, parts.of(block, "attn"), parts.of(block, "mlp")):
+                if wrapped.setdefault(id(inner), layer) != layer:
+                    raise ValueError(
+                        f"layers {wrapped[id(inner)]} and {layer} run one and the same {type(inner).__name__}: what it "
+                        "computes in the one cannot be told from the other; give each layer a module of its own "
+                        "(copy.deepcopy), which may have the same weights"
+                    )
+            cast(_BlockHooks, self.blocks[layer]).wrap(block, parts)
         self.setup()
         self.eval()
 
@@ -93,23 +106,6 @@ class HookedModule(HookedRootModule):
             model_name=config.module,
             device=next(self.parameters()).device,
         )
-
-    def _wrap(self) -> None:
-        """Let every part pass what it computes through its hook point."""
-        module, parts = self.module, self.parts
-        _hook_output(parts.of(module, "embed"), self.hook_embed)
-        _hook_output(parts.of(module, "final_norm"), self.ln_final.hook_out)
-        _hook_output(parts.of(module, "unembed"), self.unembed.hook_out)
-        wrapped: dict[int, int] = {}  # the module that stands in a layer, by its id
-        for layer, block in enumerate(parts.of(module, "blocks")):
-            for inner in (block, parts.of(block, "attn"), parts.of(block, "mlp")):
-                if wrapped.setdefault(id(inner), layer) != layer:
-                    raise ValueError(
-                        f"layers {wrapped[id(inner)]} and {layer} run one and the same {type(inner).__name__}: what it "
-                        "computes in the one cannot be told from the other; give each layer a module of its own "
-                        "(copy.deepcopy), which may have the same weights"
-                    )
-            cast(_BlockHooks, self.blocks[layer]).wrap(block, parts)
 
     def forward(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos class"]:
         """Logits of every position."""
@@ -140,17 +136,27 @@ class _BlockHooks(nn.Module):
 
     def wrap(self, block: nn.Module, parts: Parts) -> None:
         """Let a block and its parts pass what they compute through these hook points."""
-        block.forward = partial(_with_residual_hooked, type(block).__name__, block.forward, self._enter, self.d_model)
+        block.forward = partial(self._run_block, type(block).__name__, block.forward)
         _hook_output(block, self.hook_resid_post)
         _hook_output(parts.of(block, "attn"), self._attention_wrote)
         _hook_output(parts.of(block, "mlp"), self.hook_mlp_out)
         if hasattr(self, "attn"):
             attention = parts.of(block, "attention" if parts.attention else "attn")
-            attention.forward = partial(_with_attention_hooked, attention.forward, self.attn)
+            attention.forward = partial(self._run_attention, attention.forward)
 
-    def _enter(self, x: Tensor) -> Tensor:
-        self.residual = self.hook_resid_pre(x)
-        return self.residual
+    def _run_block(self, name: str, forward: Forward, *args: Any, **kwargs: Any) -> Any:
+        """Run a block whose class has this name on a residual that passed its hook point."""
+        given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+        for key, value in given.items():
+            if isinstance(value, Tensor) and value.ndim == 3 and value.shape[-1] == self.d_model:
+                residual = self.residual = self.hook_resid_pre(value)
+                given[key] = residual.clone()  # code that adds to it in place would change what was seen
+                return forward(*(given[i] for i in range(len(args))), **{key: given[key] for key in kwargs})
+        raise ValueError(f"{name} is called without a residual [batch, pos, {self.d_model}]")
+
+    def _run_attention(self, forward: Forward, *args: Any, **kwargs: Any) -> Any:
+        with _Within(self.attn):
+            return forward(*args, **kwargs)
 
     def _attention_wrote(self, out: Tensor) -> Tensor:
         """What attention writes. An edit of the residual behind it is added to it, and so goes on with the residual."""
@@ -168,18 +174,6 @@ Forward = Callable[..., Any]
 module then has copies of these, where a closure would go on with the hook points of the first."""
 
 
-def _with_residual_hooked(
-    name: str, forward: Forward, through: Callable[[Tensor], Tensor], width: int, *args: Any, **kwargs: Any
-) -> Any:
-    given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
-    for key, value in given.items():
-        if isinstance(value, Tensor) and value.ndim == 3 and value.shape[-1] == width:
-            # A copy: code that adds to it in place would change what was seen.
-            given[key] = through(value).clone()
-            return forward(*(given[i] for i in range(len(args))), **{key: given[key] for key in kwargs})
-    raise ValueError(f"{name} is called without a residual [batch, pos, {width}]")
-
-
 def _hook_output(module: nn.Module, through: Callable[[Tensor], Tensor]) -> None:
     """Let what a module gives out, or the first of a tuple, pass through something."""
     module.forward = partial(_with_output_hooked, module.forward, through)
@@ -194,11 +188,6 @@ def _with_output_hooked(forward: Forward, through: Callable[[Tensor], Tensor], *
         )
     passed = through(first).clone()  # a copy: code that changes it in place would change what was seen
     return type(output)([passed, *output[1:]]) if isinstance(output, tuple | list) else passed
-
-
-def _with_attention_hooked(forward: Forward, points: Any, *args: Any, **kwargs: Any) -> Any:
-    with _Within(points):
-        return forward(*args, **kwargs)
 
 
 class _Within(TorchFunctionMode):

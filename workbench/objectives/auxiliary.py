@@ -75,7 +75,8 @@ class Auxiliary(base.Objective):
         for label in self.places:
             known = lookup(self.of_label, label, f"label of {task.name}")
             if label in self.settings.numbers and not known.spread:
-                raise ValueError(f"auxiliary cannot read {label} as a number: {known.why_none(task)}")
+                why = "it is a set of classes" if known.is_set else f"it is the same wherever {task.name} has it"
+                raise ValueError(f"auxiliary cannot read {label} as a number: {why}")
             self.maps[label] = nn.Linear(self.config.d_model, 1 if label in self.settings.numbers else known.classes)
 
     def forward(
@@ -113,9 +114,6 @@ class _Label:
     mean: float = 0.0
     spread: float = 0.0
     is_set: bool = False
-
-    def why_none(self, task: Task) -> str:
-        return "it is a set of classes" if self.is_set else f"it is the same wherever {task.name} has it"
 
 
 @lru_cache(maxsize=32)

@@ -66,7 +66,7 @@ def seq_vcr(
             x, mask = x.reshape(-1, 1, x.shape[-1]), None if mask is None else mask.reshape(-1, 1)
         enough = None if mask is None else mask.sum(0) >= 2
         _check_enough(x, enough)
-        given = x.transpose(0, 1), None if mask is None else mask.T, _Weights(variance_weight, covariance_weight, eta)
+        given = x.transpose(0, 1), None if mask is None else mask.T, (variance_weight, covariance_weight, eta)
         terms = _TransformedTerms.apply(*given)[0] if transformed() else _Terms.apply(*given)
         return terms.mean() if enough is None else (terms * enough).sum() / enough.sum()
 
@@ -89,14 +89,6 @@ def _check_enough(x: Float[Tensor, "batch pos feature"], enough: Bool[Tensor, " 
         raise ValueError(f"seq_vcr needs at least 2 vectors, masked ones aside, at some position: {list(x.shape)}")
 
 
-class _Weights(NamedTuple):
-    """λ1, λ2 and η."""
-
-    variance: float
-    covariance: float
-    eta: float
-
-
 class _Parts(NamedTuple):
     """What the value is made of, and its gradient again.
 
@@ -111,13 +103,17 @@ class _Parts(NamedTuple):
     mean: Tensor
 
 
-def _terms(x: Tensor, kept: Tensor | None, weights: _Weights) -> tuple[Float[Tensor, " pos"], Tensor, Tensor, Tensor]:
-    """The term of each position, and its `_Parts`; from x `[pos, n, feature]` and a mask `[pos, n]` or None."""
+def _terms(
+    x: Tensor, kept: Tensor | None, weights: tuple[float, float, float]
+) -> tuple[Float[Tensor, " pos"], Tensor, Tensor, Tensor]:
+    """The term of each position, and its `_Parts`; from x `[pos, n, feature]`, a mask `[pos, n]` or None, λ1, λ2, η."""
+    variance_weight, covariance_weight, eta = weights
     less_one = _less_one(x, kept)
-    squares, parts = _tall(x, kept) if _is_tall(x) else _wide(x, kept)
-    hinge = (1 - (parts.diagonal / less_one[:, None] + weights.eta).sqrt()).clamp(min=0).sum(-1)
+    # XᵀX in x's type, where it costs no more than XXᵀ, which has to be in float64.
+    squares, parts = _tall(x, kept) if x.shape[2] <= 2 * x.shape[1] else _wide(x, kept)
+    hinge = (1 - (parts.diagonal / less_one[:, None] + eta).sqrt()).clamp(min=0).sum(-1)
     covariance = squares / less_one**2
-    return ((weights.variance * hinge + weights.covariance * covariance) / x.shape[-1]).to(x.dtype), *parts
+    return ((variance_weight * hinge + covariance_weight * covariance) / x.shape[-1]).to(x.dtype), *parts
 
 
 def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, terms: Tensor, *given: Any) -> tuple[Tensor]:
@@ -125,17 +121,17 @@ def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, terms: Tensor, *give
 
     Autograd would keep every part. It already sums to zero, so that centring has no further derivative.
     """
-    *of_value, weights = given
+    *of_value, (variance_weight, covariance_weight, eta) = given
     parts = _Parts(*of_value)
     less_one = _less_one(x, kept)[:, None]
     scale = grad[:, None] / x.shape[-1]
-    push = scale * 4 * weights.covariance / less_one**2
-    deviation = (parts.diagonal / less_one + weights.eta).sqrt()
-    pull = torch.where(deviation < 1, scale * weights.variance / (deviation * less_one), 0.0)
+    push = scale * 4 * covariance_weight / less_one**2
+    deviation = (parts.diagonal / less_one + eta).sqrt()
+    pull = torch.where(deviation < 1, scale * variance_weight / (deviation * less_one), 0.0)
     result = torch.empty_like(x)
-    if _is_tall(x):
+    if parts.gram.shape[2] == x.shape[2]:  # it is XᵀX; XXᵀ is smaller
         for some in _slices(len(x), x[0].numel(), TALL):
-            centred = _less_mean(x[some], parts.mean[some], None if kept is None else kept[some])
+            centred = _kept(x[some] - parts.mean[some, None], None if kept is None else kept[some])
             coupled = (centred @ parts.gram[some]).mul_(push[some, :, None])
             result[some] = coupled.addcmul_(centred, pull[some, None], value=-1)
         return (result,)
@@ -152,11 +148,6 @@ def _gradient(grad: Tensor, x: Tensor, kept: Tensor | None, terms: Tensor, *give
 _Terms, _TransformedTerms = differentiable(_terms, _gradient, "seq_vcr has no second derivative")
 
 
-def _is_tall(x: Float[Tensor, "pos n feature"]) -> bool:
-    """Whether XᵀX in x's type costs no more than XXᵀ, which has to be in float64."""
-    return x.shape[2] <= 2 * x.shape[1]
-
-
 def _tall(x: Tensor, kept: Tensor | None) -> tuple[Tensor, _Parts]:
     """Σ_{j≠k} (XᵀX)_jk² of the centred vectors, and the parts, of which the Gram matrix is XᵀX; some positions at a
     time.
@@ -165,7 +156,7 @@ def _tall(x: Tensor, kept: Tensor | None) -> tuple[Tensor, _Parts]:
     for some in _slices(len(x), x[0].numel(), TALL):
         mask = None if kept is None else kept[some]
         mean = _mean(x[some], mask)
-        centred = _less_mean(x[some], mean, mask)
+        centred = _kept(x[some] - mean[:, None], mask)
         gram = centred.mT @ centred
         diagonal = gram.diagonal(dim1=1, dim2=2).clone()
         gram.diagonal(dim1=1, dim2=2).zero_()
@@ -183,7 +174,7 @@ def _wide(x: Tensor, kept: Tensor | None) -> tuple[Tensor, _Parts]:
     before: Tensor | float = 0.0
     if x.dtype == torch.float64:
         before = _mean(x, kept)
-        x = _less_mean(x, before, kept)
+        x = _kept(x - before[:, None], kept)
     gram = x.new_zeros(len(x), x.shape[1], x.shape[1], dtype=torch.float64)
     total, square = (gram.new_empty(len(x), x.shape[2]) for _ in range(2))
     for columns in _slices(x.shape[2], x[..., 0].numel(), WIDE):
@@ -218,13 +209,6 @@ def _kept(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None)
 def _mean(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None) -> Float[Tensor, "pos feature"]:
     """The mean of the vectors that count."""
     return x.mean(1) if kept is None else _kept(x, kept).sum(1) / kept.sum(1).clamp(min=1)[:, None]
-
-
-def _less_mean(
-    x: Float[Tensor, "pos n feature"], mean: Float[Tensor, "pos feature"], kept: Bool[Tensor, "pos n"] | None
-) -> Float[Tensor, "pos n feature"]:
-    """The vectors minus their mean; zero where they do not count."""
-    return _kept(x - mean[:, None], kept)
 
 
 def _less_one(x: Float[Tensor, "pos n feature"], kept: Bool[Tensor, "pos n"] | None) -> Float[Tensor, " pos"]:

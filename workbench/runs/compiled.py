@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from workbench import runs, tasks
 from workbench.models import Decoder, compiled
 from workbench.runs import Run
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
-from workbench.util.messages import first_problem
-from workbench.util.strict_settings import Checked
+from workbench.util.strict_settings import Checked, checked
 
 
 class _Recipe(Checked):
@@ -67,9 +66,5 @@ def compile_run(name: str, out: str | Path, settings: Mapping[str, Any] | None =
         ValueError: in one line, if there is no such model, a setting is wrong, or `out` is taken.
     """
     kind = lookup(COMPILED, name, "compiled model")
-    try:
-        recipe = kind(**{**(settings or {}), **more})
-    except ValidationError as error:
-        raise ValueError(f"{name}: {first_problem(error, kind)}") from None
-    model, task = recipe.make()
+    model, task = checked(kind, {**(settings or {}), **more}, f"{name}: ").make()
     return runs.save_run(out, model, task, preset=f"compiled {name}")

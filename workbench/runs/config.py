@@ -28,7 +28,7 @@ from workbench.runs.fit_to_task import check_fit, fit_to_task
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
 from workbench.util.messages import brief, first_problem
-from workbench.util.strict_settings import Checked
+from workbench.util.strict_settings import Checked, checked
 
 FORMAT: Literal[1] = 1
 NOT_SETTINGS = ("seed", "preset", "device", "workers", "format", "plugins")  # by which runs of one group may differ
@@ -173,11 +173,8 @@ class RunConfig(Checked):
     def _spell_out_objectives(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         spelt_out = {}
         for name, settings in value.items():
-            kind = lookup(OBJECTIVES, name, "objective")
-            try:
-                spelt_out[name] = kind.Settings(**settings).model_dump(mode="json")
-            except ValidationError as error:
-                raise ValueError(f"objective {name}: {first_problem(error, kind.Settings)}") from None
+            made = checked(lookup(OBJECTIVES, name, "objective").Settings, settings, f"objective {name}: ")
+            spelt_out[name] = made.model_dump(mode="json")
         return spelt_out
 
     def curriculum_tasks(self) -> tuple[Task, ...]:

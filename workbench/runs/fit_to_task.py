@@ -41,7 +41,13 @@ def fit_to_task(data: Mapping[str, Any], task: Task, *, of_a_run: bool) -> dict[
     fitted["mixture"] = mixture
     model, objectives = data.get("model"), data.get("objectives")
     if isinstance(model, Mapping) and "module" in model:
-        fitted["model"] = _own_model(model, must_be_known=of_a_run)
+        try:
+            own = OwnModelConfig(**model)
+        except ValidationError as error:
+            raise ValueError(f"model: {first_problem(error, OwnModelConfig)}") from None
+        if of_a_run:
+            lookup(MODELS, own.module, "kind of model")
+        fitted["model"] = own
     elif isinstance(model, Mapping):
         model = {"d_vocab": len(task.vocabulary), "n_ctx": task.n_ctx, "heads": task.heads, **model}
         if "attention" in model and not of_a_run:
@@ -84,7 +90,17 @@ def check_fit(config: RunConfig, task: Task) -> None:
             raise ValueError(f"{name} must be at most {LARGEST_NUMBER}, not {value}")
     _check_model_and_heads(config, task)
     if config.train_size is not None:
-        _check_train_size(config, config.train_size)
+        if config.train_size < config.batch_size:
+            raise ValueError(
+                f"train_size={config.train_size} is smaller than a batch of batch_size={config.batch_size}"
+            )
+        least, share = min(config.mixture.items(), key=lambda head_and_share: head_and_share[1])
+        its_part = int(config.train_size * share / sum(config.mixture.values()))
+        if config.mixing == "alternate" and its_part < config.batch_size:
+            raise ValueError(
+                f"train_size={config.train_size} is divided among the heads {', '.join(config.mixture)}: {its_part} "
+                f"for {least} are fewer than a batch of batch_size={config.batch_size}"
+            )
     if config.curriculum:
         _check_curriculum(config, task)
     if config.compile == "reduce-overhead" and config.accumulate > 1:
@@ -105,17 +121,6 @@ def check_fit(config: RunConfig, task: Task) -> None:
 def _even_mixture(task: Task) -> dict[str, float]:
     """The default mixture: the main task and every hint have equal shares."""
     return dict.fromkeys(("main", *task.heads), 1.0)
-
-
-def _own_model(model: Mapping[str, Any], must_be_known: bool) -> OwnModelConfig:
-    """The config of a model of one's own. Raises ValueError in one line if it is wrong, or nothing knows its kind."""
-    try:
-        config = OwnModelConfig(**model)
-    except ValidationError as error:
-        raise ValueError(f"model: {first_problem(error, OwnModelConfig)}") from None
-    if must_be_known:
-        lookup(MODELS, config.module, "kind of model")
-    return config
 
 
 def _parts_of(data: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -147,19 +152,6 @@ def _check_model_and_heads(config: RunConfig, task: Task) -> None:
             raise ValueError(f"mixture.{head} must be greater than 0, not {share:g}; leave it out instead")
     if "main" not in config.mixture and (config.stop_at or config.checkpoint_at or config.eval_decoded):
         raise ValueError("stop_at, checkpoint_at and eval_decoded are about the main task, which mixture leaves out")
-
-
-def _check_train_size(config: RunConfig, size: int) -> None:
-    batch_size, mixture = config.batch_size, config.mixture
-    if size < batch_size:
-        raise ValueError(f"train_size={size} is smaller than a batch of batch_size={batch_size}")
-    least = min(mixture, key=lambda head: mixture[head])
-    its_part = int(size * mixture[least] / sum(mixture.values()))
-    if config.mixing == "alternate" and its_part < batch_size:
-        raise ValueError(
-            f"train_size={size} is divided among the heads {', '.join(mixture)}: {its_part} for "
-            f"{least} are fewer than a batch of batch_size={batch_size}"
-        )
 
 
 def _check_curriculum(config: RunConfig, task: Task) -> None:

@@ -94,15 +94,12 @@ class Run:
     def _load(self, path: Path, prefix: str = "") -> Decoder | OwnModel:
         """The model with the weights in a file, whose shapes are checked before any memory is taken."""
         check_shapes(self.config, path, prefix)
-        if isinstance(self.config.model, OwnModelConfig):
-            return self._load_own(self.config.model, path)
-        model = Decoder(self.config.model).to(self.config.dtype)
-        fill_model(model, load_tensors(path)[0], path, prefix)
-        return model.eval()
-
-    def _load_own(self, config: OwnModelConfig, path: Path) -> OwnModel:
+        config, (tensors, _) = self.config.model, load_tensors(path)
+        if not isinstance(config, OwnModelConfig):
+            model = Decoder(config).to(self.config.dtype)
+            fill_model(model, tensors, path, prefix)
+            return model.eval()
         module = MODELS[config.module].fresh(config.settings, generator(0, "own model")).to(self.config.dtype)
-        tensors, _ = load_tensors(path)
         missing, unexpected = module.load_state_dict(tensors, strict=False)
         if unexpected or set(missing) & set(weights_of(module)):  # a tied tensor is there under its first name alone
             raise ValueError(f"{path} does not fit its config: {(unexpected or missing)[0]}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,7 @@ def save_run(path: str | Path, model: Decoder, task: Task, *, preset: str | None
         ValueError: if task and model do not fit, the weights are of another type, or the path already holds something.
     """
     _check_dtypes(model)
-    shape = {field.name: getattr(model.config, field.name) for field in fields(model.config)}
-    config = _untrained(task, shape, next(model.parameters()).dtype, preset)
+    config = _untrained(model, task, preset)
     path = Path(path)
     check_place(path)
     return _write(path, config, model, task)
@@ -84,7 +83,7 @@ class HeldRun(Run):
     @staticmethod
     def of(model: OwnModel, task: Task, name: str) -> HeldRun:
         """A model of one's own and what it is inspected on, as a run in memory."""
-        return HeldRun(Path(name), _of_own(model, task), model, task)
+        return HeldRun(Path(name), _untrained(model, task), model, task)
 
     def task(self) -> Task:
         return self.on
@@ -135,26 +134,25 @@ def save_model(
     task = on if isinstance(on, Task) else own_sequences(on, d_vocab)
     model = OwnModel.of_kind(kind, dict(settings or {}), n_ctx or task.n_ctx, module)
     _check_builds(module, model)
-    return _write(path, _of_own(model, task), model.module, task)
+    return _write(path, _untrained(model, task), model.module, task)
 
 
-def _untrained(task: Task, model: Mapping[str, Any], dtype: torch.dtype, preset: str | None) -> RunConfig:
+def _untrained(model: Decoder | OwnModel, task: Task, preset: str | None = None) -> RunConfig:
     """The config of a model that was not trained here, in float64 or float32."""
+    names = [field.name for field in fields(model.config)]
+    if isinstance(model, OwnModel):
+        preset = f"own model {model.config.module}"
+        sizes = ("n_layers", "d_model", "n_heads", "d_vocab", "n_ctx", "d_head")
+        names = [*sizes, "module", "settings", "n_weights", "pattern"]
     return parse_config(
         {
             "preset": preset,
             "task": {"name": task.name, **task.model_dump(mode="json")},
-            "model": model,
+            "model": {name: getattr(model.config, name) for name in names},
             "steps": 0,
-            "precision": "float64" if dtype == torch.float64 else "float32",
+            "precision": "float64" if model.token_embedding.weight.dtype == torch.float64 else "float32",
         }
     )
-
-
-def _of_own(model: OwnModel, task: Task) -> RunConfig:
-    sizes, about = ("n_layers", "d_model", "n_heads", "d_vocab", "n_ctx", "d_head"), ("n_weights", "pattern")
-    shape = {name: getattr(model.config, name) for name in (*sizes, "module", "settings", *about)}
-    return _untrained(task, shape, model.token_embedding.weight.dtype, f"own model {model.config.module}")
 
 
 def _write(path: Path, config: RunConfig, module: nn.Module, task: Task) -> Run:

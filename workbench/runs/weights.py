@@ -65,7 +65,13 @@ def check_shapes(config: RunConfig, path: Path, prefix: str = "") -> None:
     listed, n_parameters = _under(prefix, read_shapes(path), config.model), config.model.n_parameters
     if path.stat().st_size < n_parameters * config.dtype.itemsize:
         raise ValueError(f"{path} does not fit its config: it is too small for {n_parameters:,} parameters")
-    expected = _shapes(config)
+    if isinstance(config.model, OwnModelConfig):  # of whose tied tensors each is there under its first name
+        own = MODELS[config.model.module].fresh(config.model.settings, generator(0, "own model"))
+        due = weights_of(own.to(config.dtype))
+    else:
+        with torch.device("meta"), _Unfilled():
+            due = Decoder(config.model).to(config.dtype).state_dict()
+    expected = {name: (DTYPES[tensor.dtype], tuple(tensor.shape)) for name, tensor in due.items()}
     for name in sorted(expected.keys() | listed.keys()):
         if expected.get(name) != listed.get(name):
             want, got = (" ".join(map(str, shapes.get(name, ["nothing"]))) for shapes in (expected, listed))
@@ -87,10 +93,12 @@ def _check_noted(config: RunConfig, path: Path) -> None:
         for name in kind.files if kind else ():  # which may lie elsewhere now, and are opened as the config is read
             written["task"].pop(name, None)
             written["task"] |= {name: config.task[name]} if name in config.task else {}
-        then = _settings(parse_config(written, of_a_run=True))
+        trained_as = parse_config(written, of_a_run=True)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is corrupted: it names no config that it was trained with: {error}") from None
-    now = _settings(config)
+    then, now = (
+        dict(flat_config(each.model_dump(mode="json", include={"model", "task"}))) for each in (trained_as, config)
+    )
     changed = [
         f"{name} = {brief(then.get(name), 100)} (now {brief(now.get(name), 100)})"
         for name in sorted(now.keys() | then.keys())
@@ -98,21 +106,6 @@ def _check_noted(config: RunConfig, path: Path) -> None:
     ]
     if changed:
         raise ValueError(f"{path} was trained with {', '.join(changed)}: its config was changed since; change it back")
-
-
-def _settings(config: RunConfig) -> dict[str, Any]:
-    return dict(flat_config(config.model_dump(mode="json", include={"model", "task"})))
-
-
-def _shapes(config: RunConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """The type and shape of each of a model's weights; of a module of one's own each tensor under its first name."""
-    if isinstance(config.model, OwnModelConfig):
-        own = MODELS[config.model.module].fresh(config.model.settings, generator(0, "own model")).to(config.dtype)
-        return {name: (DTYPES[tensor.dtype], tuple(tensor.shape)) for name, tensor in weights_of(own).items()}
-    with torch.device("meta"), _Unfilled():
-        model = Decoder(config.model)
-    dtype = f"F{8 * config.dtype.itemsize}"
-    return {name: (dtype, tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
 
 
 class _Unfilled(TorchFunctionMode):
@@ -137,9 +130,14 @@ DTYPES = {
 """The types of tensors that a run folder keeps, and what they are called in its files."""
 
 
+def without_prefix(prefix: str, tensors: Mapping[str, T]) -> dict[str, T]:
+    """The entries whose names have the prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
 def _under(prefix: str, tensors: Mapping[str, T], config: DecoderConfig) -> dict[str, T]:
     """The entries whose names have the prefix, without it; of a tied model, the unembedding under its own name too."""
-    weights = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    weights = without_prefix(prefix, tensors)
     if config.tied and "token_embedding.weight" in weights:
         weights.setdefault("unembedding.weight", weights["token_embedding.weight"])
     return weights

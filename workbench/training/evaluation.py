@@ -53,7 +53,7 @@ class Evaluation:
     Attributes:
         held_out: the sequences of each output head.
         curriculum: sequences of each step of the curriculum.
-        training: sequences of the training side, with `eval_training`.
+        training: sequences of the training side, with `eval_training`: of the finite training set, else fresh ones.
         conditions: those of each test condition: the task's with `eval_conditions`, and `test_conditions`.
         answers: the questions that are decoded, by what their figures' names end in.
     """
@@ -62,7 +62,12 @@ class Evaluation:
         """Raises ValueError if answers are to be decoded (`eval_decoded`) that do not continue their questions."""
         self.task, self.config = task, config
         self.held_out = {head: held_out(task, config, head) for head in config.mixture}
-        self.training = _trained_on(task, config) if config.eval_training else None
+        self.training: Batch | None = None
+        if config.eval_training and config.train_size is not None:  # as many as held-out ones, or all of a smaller set
+            self.training = task.trimmed(TrainingSet.of_heads(config)["main"].first(task, config.eval_size))
+        elif config.eval_training:
+            draws = generator(config.seed, "evaluation", "training")
+            self.training = task.sample(config.eval_size, draws, split="train")
         self.curriculum = [
             easier.sample(config.eval_size, generator(config.seed, "evaluation", "curriculum", number), split="test")
             for number, easier in enumerate(config.curriculum_tasks())
@@ -153,13 +158,3 @@ class Evaluation:
             f"exact_match{ending}": answers.exact_match(read).float().mean().item(),
             f"edit_distance{ending}": answers.edit_distance(read).mean().item(),
         }
-
-
-def _trained_on(task: Task, config: RunConfig) -> Batch:
-    """Sequences of the main task as it is trained on: of the finite training set, else fresh ones of that side.
-
-    There are as many as held-out ones, or all of a smaller training set.
-    """
-    if config.train_size is not None:
-        return task.trimmed(TrainingSet.of_heads(config)["main"].first(task, config.eval_size))
-    return task.sample(config.eval_size, generator(config.seed, "evaluation", "training"), split="train")

@@ -70,25 +70,15 @@ class FinetuneConfig(Checked):
         return {"layer": value} if isinstance(value, int) else value
 
     @model_validator(mode="after")
-    def _trains_on_one_thing(self) -> FinetuneConfig:
+    def _fits_together(self) -> FinetuneConfig:
         if (self.text is None) == (self.task is None):
             raise ValueError("give a text or a task to train on, one of the two")
         if self.task is not None and self.length is not None and not self.digest:
             raise ValueError("length cuts a text; how long its sequences are is the task's own setting")
-        return self
-
-    @model_validator(mode="after")
-    def _gamma_can_be_learned(self) -> FinetuneConfig:
-        if self.gamma_learned is None:
-            return self
-        if self.gamma_warmup:
+        if self.gamma_learned is not None and self.gamma_warmup:
             raise ValueError("gamma is learned or raised by a schedule (gamma_warmup), not both")
-        if self.attention.get("variant") != "chacal":
+        if self.gamma_learned is not None and self.attention.get("variant") != "chacal":
             raise ValueError(f"gamma is learned of chacal, not of {self.attention.get('variant')}")
-        return self
-
-    @model_validator(mode="after")
-    def _gamma_can_rise(self) -> FinetuneConfig:
         if self.gamma_warmup and not isinstance(self.attention.get("gamma"), int | float):
             raise ValueError("gamma_warmup raises gamma from 0 to a value, and none was given: give gamma too")
         if self.gamma_warmup > self.steps:
@@ -97,8 +87,10 @@ class FinetuneConfig(Checked):
 
     def in_full(self) -> FinetuneConfig:
         """The same, with paths on this machine in full, so that training is resumed from any folder."""
-        text = None if self.text is None else _in_full(self.text)
-        return self.model_copy(update={"model": _in_full(self.model), "text": text})
+        places = {"model": self.model, "text": self.text}
+        paths = {name: Path(place).expanduser() for name, place in places.items() if place is not None}
+        in_full = {name: str(path.resolve()) for name, path in paths.items() if path.exists()}
+        return self.model_copy(update=in_full)  # a name on the hub stays as it is
 
     @property
     def is_variant(self) -> bool:
@@ -122,12 +114,6 @@ class FinetuneConfig(Checked):
         if step >= self.gamma_warmup:
             return self.attention
         return {**self.attention, "gamma": self.attention["gamma"] * step / self.gamma_warmup}
-
-
-def _in_full(place: str) -> str:
-    """A path on this machine in full; a name on the hub as it is."""
-    path = Path(place).expanduser()
-    return str(path.resolve()) if path.exists() else place
 
 
 def digest_of_weights(model: str) -> str:

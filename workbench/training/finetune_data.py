@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from workbench import tasks
@@ -23,7 +23,7 @@ from workbench.util.seeds import generator, global_draws
 from workbench.util.ties import hit
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
     from workbench.models.pretrained.loading import Loaded
 
@@ -40,12 +40,9 @@ def read_data(loaded: Loaded, config: FinetuneConfig) -> Data:
     data: Data = _TextData.read(loaded, config) if config.task is None else _TaskData(loaded, config)
     if config.digest not in ("", data.digest):
         what = config.text if config.task is None else f"the task {config.task['name']}"
-        raise ValueError(f"{what} is not the {_kind(config)} that this fine-tuning began with: it has changed since")
+        kind = "text" if config.task is None else "task"
+        raise ValueError(f"{what} is not the {kind} that this fine-tuning began with: it has changed since")
     return data
-
-
-def _kind(config: FinetuneConfig) -> str:
-    return "text" if config.task is None else "task"
 
 
 @dataclass(frozen=True)
@@ -58,6 +55,7 @@ class _TextData:
         length: the longest sequence, in tokens.
         digest: SHA-256 of what decides the data, against data that changed.
         pad: the token that fills up shorter sequences on the right; −1 where there are none.
+        answers: where an answer is: a text has none.
     """
 
     training: Int[Tensor, "n length"]
@@ -65,6 +63,7 @@ class _TextData:
     length: int
     digest: str
     pad: int = -1
+    answers: None = None
 
     @classmethod
     def read(cls, loaded: Loaded, config: FinetuneConfig) -> _TextData:
@@ -98,9 +97,6 @@ class _TextData:
         rows = torch.randint(len(self.training), (size,), generator=generator(seed, "finetune", step))
         return self._each_next(self.training[rows])
 
-    def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
-        return _measured(model, self.tested, None, size)
-
     @property
     def tested(self) -> Batch:
         """What is held out, as a batch."""
@@ -133,7 +129,15 @@ class _TaskData:
                 f"{loaded.n_ctx}"
             )
         tokenizer = needed(loaded.tokenizer, loaded.name)
-        self.ids = _word_ids(self.task.vocabulary.words, tokenizer)
+        ids: list[int] = []
+        for word in self.task.vocabulary.words:
+            pieces = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (f" {word}", word)]
+            own = [piece[0] for piece in pieces if len(piece) == 1 and piece[0] not in (tokenizer.unk_token_id, *ids)]
+            if not own:
+                tokenizer.add_tokens([word])
+                own = [tokenizer.get_vocab()[word]]
+            ids.append(own[0])
+        self.ids = torch.tensor(ids)
         with global_draws(generator(config.seed, "new tokens").initial_seed()):
             if (needed_ids := int(self.ids.max()) + 1) > n_tokens(loaded.model):
                 loaded.model.resize_token_embeddings(needed_ids)
@@ -149,9 +153,6 @@ class _TaskData:
         """New sequences of the training side of the task's split."""
         return self._in_its_tokens(self.task.sample(size, generator(seed, "finetune", step), split="train"))
 
-    def evaluate(self, model: PreTrainedModel, size: int) -> dict[str, float]:
-        return _measured(model, self.tested, self.answers, size)
-
     def known(self, before: KnownText | None) -> KnownText | None:
         return before
 
@@ -159,33 +160,19 @@ class _TaskData:
         return replace(batch, tokens=self.ids[batch.tokens], targets=self.ids[batch.targets])
 
 
-def _word_ids(words: tuple[str, ...], tokenizer: PreTrainedTokenizerBase) -> Int[Tensor, " word"]:
-    """The token of each word; those that the tokenizer has no token for are added to it."""
-    ids: list[int] = []
-    for word in words:
-        pieces = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (f" {word}", word)]
-        own = [piece[0] for piece in pieces if len(piece) == 1 and piece[0] not in (tokenizer.unk_token_id, *ids)]
-        if not own:
-            tokenizer.add_tokens([word])
-            own = [tokenizer.get_vocab()[word]]
-        ids.append(own[0])
-    return torch.tensor(ids)
-
-
 @torch.no_grad()
-def _measured(
-    model: PreTrainedModel, batch: Batch, answers: Bool[Tensor, "batch pos"] | None, size: int
-) -> dict[str, float]:
-    """The mean loss in nats of the scored tokens, and its exponential, without dropout; of answers how many are right.
+def measured(model: PreTrainedModel, data: Data, size: int) -> dict[str, float]:
+    """The mean loss in nats of the scored tokens held out, and its exponential, without dropout.
+
+    Where there are answers, also the share of their tokens that are right, as `accuracy`, and of answers that are right
+    throughout, as `whole_answer`, predicted from the true tokens before them.
 
     Args:
-        model: the model.
-        batch: what is held out.
-        answers: where an answer is; then also the share of its tokens that are right, as `accuracy`, and of answers
-            that are right throughout, as `whole_answer`, predicted from the true tokens before them.
+        model, data: the model, and what it is measured on.
         size: sequences at a time.
     """
     model.eval()
+    batch, answers = data.tested, data.answers
     total, right, whole = 0.0, 0.0, 0.0
     for start in range(0, len(batch), size):
         rows = slice(start, start + size)

@@ -55,7 +55,10 @@ class FinetuneJob(Job):
         if kept.model_digest != digest_of_weights(due.model) if kept.model_digest else moved:
             before = f"the model {kept.model} and not {due.model}"
             differs.append(before if moved else f"what {due.model} was before it was made anew")
-        if kept.text != due.text and not _same_text(kept.text, due.text):
+        same = kept.text == due.text
+        if not same and kept.text is not None and due.text is not None:  # one that is gone has moved: see its digest
+            same = not Path(kept.text).is_file() or Path(kept.text).read_bytes() == Path(due.text).read_bytes()
+        if not same:
             differs.append(f"the text {kept.text} and not {due.text}")
         if differs:
             raise ValueError(f"{self.folder} holds another fine-tuning, with {differs[0]}: move it away first")
@@ -79,10 +82,3 @@ def _find_again(folder: Path, config: FinetuneConfig) -> None:
     if (kept.model, kept.text) != (due.model, due.text):
         moved = kept.model_copy(update={"model": due.model, "text": due.text})
         write_atomically(folder / FINETUNE, moved.model_dump_json(indent=1).encode())
-
-
-def _same_text(before: str | None, now: str | None) -> bool:
-    """Whether two files have the same text; one that is gone has moved. What is trained on is checked by its digest."""
-    if before is None or now is None:
-        return before == now
-    return not Path(before).is_file() or Path(before).read_bytes() == Path(now).read_bytes()

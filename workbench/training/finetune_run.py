@@ -28,7 +28,7 @@ from workbench.training.finetune_config import (
     FinetuneConfig,
     digest_of_weights,
 )
-from workbench.training.finetune_data import Data, read_data, sequence_losses
+from workbench.training.finetune_data import Data, measured, read_data, sequence_losses
 from workbench.training.finetune_step import FinetuneLearner, FinetuneStep, LearnedGammas
 from workbench.training.hint_mixing import Batches
 from workbench.training.state import forget_states
@@ -145,14 +145,15 @@ class FineTuning(Trained):
     def attend(self, step: int) -> None:
         """Give the model the attention of the step that follows `step` finished ones."""
         from workbench.models.pretrained import set_attention
+        from workbench.models.pretrained.attention_functions import lend
 
         set_attention(self.model, self.config.attention_at(step), self.config.layers)
-        if self.gammas is not None:
-            self.gammas.put_into(self.model)
+        if self.gammas is not None:  # read with these, whatever the model's config says
+            lend(self.model, {int(name): self.gammas[int(name)] for name in self.gammas.layers})
 
     def measure(self) -> dict[str, float]:
         """Loss in nats a token, and perplexity, on what is held out; of a task also how much is right."""
-        figures = self.data.evaluate(self.model, self.config.batch_size) if self.processes.main else {}
+        figures = measured(self.model, self.data, self.config.batch_size) if self.processes.main else {}
         return cast(dict[str, float], self.processes.agree(figures))
 
     def evaluate(self) -> dict[str, float]:

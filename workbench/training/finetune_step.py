@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from workbench import runs
 from workbench.models.attention.learned_chacal import LearnedChacalAttention
 from workbench.objectives.next_token import next_token
+from workbench.runs.weights import without_prefix
 from workbench.tasks import Batch
 from workbench.training.optimizer_step import OptimizerStep
 from workbench.training.state import Figures, Learner, State
@@ -53,12 +54,6 @@ class LearnedGammas(nn.Module):
         assert isinstance(variant, LearnedChacalAttention)
         return variant
 
-    def put_into(self, model: PreTrainedModel) -> None:
-        """Let the model's layers read with these γ, whatever its config says."""
-        from workbench.models.pretrained.attention_functions import lend
-
-        lend(model, {int(name): self[int(name)] for name in self.layers})
-
     def settings(self, layer: int) -> dict[str, Any]:
         """What was learned, as settings of a layer's attention."""
         variant = self[layer]
@@ -81,7 +76,7 @@ class FinetuneLearner(Learner):
 
     def fill(self, state: State) -> None:
         """Put the weights of a state into the model. Raises ValueError if they are those of another model."""
-        weights = {k.removeprefix(runs.MODEL): x for k, x in state.tensors.items() if k.startswith(runs.MODEL)}
+        weights = without_prefix(runs.MODEL, state.tensors)
         expected = runs.weights_of(self.model)
         for name in sorted(expected.keys() | weights.keys()):
             if name not in expected or name not in weights or expected[name].shape != weights[name].shape:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -17,7 +16,7 @@ from workbench import runs
 from workbench.runs import Run, RunConfig
 from workbench.training.distributed import Processes
 from workbench.training.hint_mixing import Batches
-from workbench.training.optimizers import learning_rate
+from workbench.training.optimizer_step import learning_rate
 from workbench.training.presets import preset_config
 from workbench.training.state import Figures, State, TrainingError, forget_states, only_trainer
 from workbench.training.trained import Trained
@@ -103,9 +102,10 @@ def resume(path: str | Path, *, progress: bool = True, track: str | None = None)
     processes = Processes.started("cpu" if opened is None or opened.finished else opened.config.device)
     run = processes.do(lambda: opened or runs.load_run(path))
     with ExitStack() as lock:
-        if not processes.do(lambda: _lock_unfinished(run, lock)):
+        last = processes.do(lambda: _lock_and_read(run, lock))
+        if last is None:
             return run
-        state, problems = processes.do(lambda: _last_fitting(run))
+        state, problems = last
         member = TrainingRun(run.config, run.path, processes, track)
         if state is not None:
             member.learner.restore(state)
@@ -114,26 +114,23 @@ def resume(path: str | Path, *, progress: bool = True, track: str | None = None)
     return member.opened()
 
 
-@in_one_line()
-def _last_fitting(run: Run) -> tuple[State | None, list[str]]:
-    """As `State.last`; ValueError if the state does not fit the run's model, before any model is made."""
-    state, problems = State.last(run.path)
-    if state is not None:
-        runs.check_shapes(run.config, state.path, runs.MODEL)
-    return state, problems
+def _lock_and_read(run: Run, lock: ExitStack) -> tuple[State | None, list[str]] | None:
+    """Hold the lock of a run and read its last state (`State.last`); None if there is nothing left to train.
 
-
-def _lock_unfinished(run: Run, lock: ExitStack) -> bool:
-    """Hold the lock of a run; returns whether there is anything left to train.
-
-    A run that was killed between writing its final weights and deleting its states has its states deleted.
+    A run that was killed between writing its final weights and deleting its states has its states deleted. Raises
+    ValueError if the state does not fit the run's model, before any model is made.
     """
     if run.finished and not (run.path / runs.STATES).exists():
-        return False
+        return None
     lock.enter_context(only_trainer(run.path))
     if run.finished:
         forget_states(run.path)
-    return not run.finished
+        return None
+    with in_one_line():
+        state, problems = State.last(run.path)
+        if state is not None:
+            runs.check_shapes(run.config, state.path, runs.MODEL)
+        return state, problems
 
 
 def train_alone(member: Trained, show: bool, problems: Sequence[str] = (), resumed: bool = False) -> None:
@@ -255,9 +252,7 @@ class Progress:
         self.id = self.bar.add_task("training", total=self.steps, completed=self.first, figures="")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
     def update(self, step: int, figures: Mapping[str, float]) -> None:

@@ -20,8 +20,7 @@ from workbench.tasks import Batch
 from workbench.training.distributed import Processes
 from workbench.training.hint_mixing import Batches
 from workbench.training.loop import train_together
-from workbench.training.optimizer_step import autocast, total_loss, under
-from workbench.training.optimizers import make_optimizer
+from workbench.training.optimizer_step import autocast, make_optimizer, total_loss, under
 from workbench.training.presets import preset_config
 from workbench.training.state import Figures, Learner, only_trainer
 from workbench.training.training_run import TrainingRun
@@ -137,11 +136,7 @@ class StackedStep:
             for of_run, view in zip(self.parameters, parameter.data, strict=True):
                 of_run[name].data = view
         self.optimizer = make_optimizer(self.config, list(self.stack.values()))
-        self.linked = 0
-        self._restore_moments()
-
-    def _restore_moments(self) -> None:
-        """Fill the stack's optimizer with the moments of resumed runs; a run that is done gets zeros."""
+        # The stack's optimizer gets the moments of resumed runs; those of a run that is done are zeros.
         for name, parameter in self.stack.items():
             states = [
                 learner.optimizer.state.get(of_run[name])
@@ -152,6 +147,7 @@ class StackedStep:
                 if key != "step":
                     value = torch.stack([state[key] if state else torch.zeros_like(value) for state in states])
                 self.optimizer.state[parameter][key] = value
+        self.linked = 0
         self._link()
 
     def __call__(self, drawn: tuple[Batches, ...], rate: float) -> list[Figures | None]:
@@ -177,7 +173,7 @@ class StackedStep:
         """Add the gradients of all runs' losses times `share`, and their figures to those of each run."""
         head, losses = batches[0].head, []
         unbound = {name: parameter.unbind() for name, parameter in self.stack.items()}
-        for group in _groups(batches, self._at_once(batches)):
+        for group in self._groups(batches):
             parameters = {name: [of_runs[i] for i in group] for name, of_runs in unbound.items()}
             with autocast(self.device, self.config.precision):
                 loss, figures = self._losses(parameters, [batches[i].to(self.device) for i in group], head)
@@ -204,12 +200,15 @@ class StackedStep:
         with sdpa_kernel(SDPBackend.MATH):  # the fused kernels have no vmap rule, and would run model by model
             return vmap(of_one)(stacked, *together)
 
-    def _at_once(self, batches: Sequence[Batch]) -> int:
-        """The number of runs in one forward pass: all on a GPU; on a CPU as many as stay in its cache."""
-        if self.device.type != "cpu":
-            return len(batches)
+    def _groups(self, batches: Sequence[Batch]) -> list[list[int]]:
+        """The runs of each forward pass: all whose batches are equally wide, on a CPU as many as stay in its cache."""
         width = self.config.model.d_mlp or self.config.model.d_model
-        return max(1, CACHED // (batches[0].tokens.numel() * width))
+        in_cache = max(1, CACHED // (batches[0].tokens.numel() * width))
+        most = in_cache if self.device.type == "cpu" else len(batches)
+        by_width: dict[int, list[int]] = {}
+        for i, batch in enumerate(batches):
+            by_width.setdefault(batch.tokens.shape[1], []).append(i)
+        return [group[start : start + most] for group in by_width.values() for start in range(0, len(group), most)]
 
     def _clip(self) -> tuple[Tensor, list[int]]:
         """Clip the gradients of each run by its own norm, and zero those that are not finite.
@@ -253,11 +252,3 @@ class StackedStep:
                 state["step"] = count
 
         return undo
-
-
-def _groups(batches: Sequence[Batch], most: int) -> list[list[int]]:
-    """Groups of at most `most` runs whose batches are equally wide, so that none has to be padded."""
-    by_width: dict[int, list[int]] = {}
-    for i, batch in enumerate(batches):
-        by_width.setdefault(batch.tokens.shape[1], []).append(i)
-    return [group[start : start + most] for group in by_width.values() for start in range(0, len(group), most)]

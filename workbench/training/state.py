@@ -20,6 +20,7 @@ from workbench import runs
 from workbench.objectives import Objective
 from workbench.runs.lock import SECONDS_TO_LET_GO, only_writer
 from workbench.runs.model_run import FINETUNE
+from workbench.runs.weights import without_prefix
 from workbench.training.distributed import Processes
 from workbench.util.files import load_tensors, save_tensors
 from workbench.util.messages import brief, in_one_line
@@ -160,9 +161,9 @@ class Learner:
         if self.average is not None:
             runs.fill_model(self.model, tensors, state.path, LIVE)
         for name, objective in self.objectives.items():
-            objective.load_state_dict(_without_prefix(f"objective.{name}.", tensors))
+            objective.load_state_dict(without_prefix(f"objective.{name}.", tensors))
         moments: dict[int, dict[str, Tensor]] = {}
-        for key, value in _without_prefix("optimizer.", tensors).items():
+        for key, value in without_prefix("optimizer.", tensors).items():
             index, _, moment = key.partition(".")
             moments.setdefault(int(index), {})[moment] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
@@ -187,7 +188,19 @@ class Learner:
             want, got = expected.get(key), tensors.get(key)
             if want is None or got is None or (want.dtype, want.shape) != (got.dtype, got.shape):
                 raise ValueError(f"{wrong}: {key} is missing, or has another type or shape than its config says")
-        progress = _progress(state, wrong)
+        try:
+            metadata = {"passed": "0", **state.metadata}  # states of earlier versions had no curriculum
+            progress = {name: json.loads(metadata[name]) for name in PROGRESS}
+        except (KeyError, ValueError, RecursionError):
+            raise ValueError(f"{wrong}: it does not say how far it is") from None
+        figures, numbers = progress["figures"], [progress[name] for name in ("step", "seconds", "tokens", "best")]
+        if not isinstance(progress["passed"], int) or progress["passed"] < 0:
+            raise ValueError(f"{wrong}: it does not say how far its curriculum is")
+        numbers += figures.values() if isinstance(figures, dict) else [None]
+        if not all(isinstance(number, int | float) for number in numbers) or progress["step"] != runs.step_of(
+            state.path
+        ):
+            raise ValueError(f"{wrong}: it does not say how far it is")
         steps_done = [float(x) for key, x in tensors.items() if key.startswith("optimizer.") and key.endswith(".step")]
         if not all(0 <= steps <= progress["step"] for steps in steps_done):
             raise ValueError(f"{wrong}: its optimizer has done other steps")
@@ -231,23 +244,6 @@ class State:
         return None, problems
 
 
-def _progress(state: State, wrong: str) -> dict[str, Any]:
-    """The progress in the metadata of a state. Raises ValueError, beginning with `wrong`, if any of it is missing."""
-    try:
-        metadata = {"passed": "0", **state.metadata}  # states of earlier versions had no curriculum
-        progress = {name: json.loads(metadata[name]) for name in PROGRESS}
-    except (KeyError, ValueError, RecursionError):
-        raise ValueError(f"{wrong}: it does not say how far it is") from None
-    figures = progress["figures"]
-    numbers = [progress[name] for name in ("step", "seconds", "tokens", "best")]
-    if not isinstance(progress["passed"], int) or progress["passed"] < 0:
-        raise ValueError(f"{wrong}: it does not say how far its curriculum is")
-    numbers += figures.values() if isinstance(figures, dict) else [None]
-    if not all(isinstance(number, int | float) for number in numbers) or progress["step"] != runs.step_of(state.path):
-        raise ValueError(f"{wrong}: it does not say how far it is")
-    return progress
-
-
 def forget_states(run: Path) -> None:
     """Delete the training states of a run that has its final weights.
 
@@ -256,10 +252,6 @@ def forget_states(run: Path) -> None:
     for path in set((run / runs.STATES).glob("*")) - {run / runs.STATES / runs.STACK}:
         path.unlink(missing_ok=True)
     shutil.rmtree(run / runs.STATES, ignore_errors=True)
-
-
-def _without_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
 @contextmanager

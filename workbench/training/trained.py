@@ -83,7 +83,20 @@ class Trained(ABC):
         with _Log(self.path / runs.METRICS) if self.processes.main else nullcontext() as self.log:
             resumed_at = {"step": self.learner.step, "problems": list(problems)} if resumed else {}
             if self.log is not None:
-                machine = _environment(self.processes.device, self.processes.count)
+                # With versions of packages, the workbench's git commit (None outside a checkout), and the machine.
+                versions = {"python": platform.python_version(), "workbench": version()}
+                for package in PACKAGES:
+                    with suppress(PackageNotFoundError):  # a machine that only trains need not have TransformerLens
+                        versions[package] = version_of(package)
+                device, processor = self.processes.device, platform.processor() or platform.machine()
+                machine = {
+                    "versions": versions,
+                    "commit": commit(),
+                    "device": str(device),
+                    "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else processor,
+                    "threads": torch.get_num_threads(),
+                    "processes": self.processes.count,
+                }
                 self.log.write({"event": "resumed" if resumed else "started", **resumed_at, **machine})
             yield
 
@@ -165,20 +178,3 @@ class _Log:
     def sync(self) -> None:
         """Make sure that what was written survives a power cut."""
         os.fsync(self.file)
-
-
-def _environment(device: torch.device, processes: int) -> dict[str, Any]:
-    """Versions of packages, the workbench's git commit (None outside a checkout), and the machine."""
-    versions = {"python": platform.python_version(), "workbench": version()}
-    for package in PACKAGES:
-        with suppress(PackageNotFoundError):  # a machine that only trains need not have TransformerLens
-            versions[package] = version_of(package)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
-    return {
-        "versions": versions,
-        "commit": commit(),
-        "device": str(device),
-        "device_name": name,
-        "threads": torch.get_num_threads(),
-        "processes": processes,
-    }

@@ -21,8 +21,7 @@ from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
 from workbench.training.evaluation import OF_CURRICULUM, Evaluation
 from workbench.training.hint_mixing import Batches, sizes
-from workbench.training.optimizer_step import Step
-from workbench.training.optimizers import make_optimizer
+from workbench.training.optimizer_step import Step, make_optimizer
 from workbench.training.state import Figures, Learner, TrainingError, forget_states
 from workbench.training.trackers import Tracker, tracker
 from workbench.training.trained import Trained
@@ -42,8 +41,21 @@ class TrainingRun(Trained):
         easier, self.task = config.curriculum_tasks(), config.make_task()
         self._check_size(max(task.n_ctx for task in (self.task, *easier)))
         self.learner = make_learner(config, self.task, processes.device)
-        self._check_shares()
-        self._check_room()
+        for head, n in sizes(config).items():
+            if n % processes.count:
+                raise ValueError(
+                    f"a step has {n} sequences of {head}, which {processes.count} processes cannot share equally"
+                )
+            for name, objective in self.learner.objectives.items():
+                if n < objective.least_batch:
+                    raise ValueError(f"{name} needs {objective.least_batch} sequences of {head} in a step, not {n}")
+        if config.shift_positions:
+            drawn, n_ctx = self.task.sample(16, generator(config.seed, "room"), split="train"), config.model.n_ctx
+            if int(self.task.lengths(drawn.tokens).min()) >= n_ctx:
+                raise ValueError(
+                    f"shift_positions has no room: sequences have {n_ctx} tokens, and the context is as long; make "
+                    "model.n_ctx larger"
+                )
         self.evaluation = Evaluation(self.task, config)
         self.track, self.tracker = tracker(track), cast(Tracker | None, None)
         self.target: Mapping[str, Any] | None = None
@@ -64,27 +76,6 @@ class TrainingRun(Trained):
             held += memory_of_sets(self.task, config)
         check_memory(4 * numbers + held, "training this config")
 
-    def _check_shares(self) -> None:
-        for head, n in sizes(self.config).items():
-            if n % self.processes.count:
-                raise ValueError(
-                    f"a step has {n} sequences of {head}, which {self.processes.count} processes cannot share equally"
-                )
-            for name, objective in self.learner.objectives.items():
-                if n < objective.least_batch:
-                    raise ValueError(f"{name} needs {objective.least_batch} sequences of {head} in a step, not {n}")
-
-    def _check_room(self) -> None:
-        """Raise ValueError if positions are to be shifted and sequences fill the context."""
-        if not self.config.shift_positions:
-            return
-        drawn, n_ctx = self.task.sample(16, generator(self.config.seed, "room"), split="train"), self.config.model.n_ctx
-        if int(self.task.lengths(drawn.tokens).min()) >= n_ctx:
-            raise ValueError(
-                f"shift_positions has no room: sequences have {n_ctx} tokens, and the context is as long; make "
-                "model.n_ctx larger"
-            )
-
     def create(self, stack: Sequence[int] = ()) -> None:
         try:
             runs.create(self.path, self.config, stack)
@@ -97,15 +88,18 @@ class TrainingRun(Trained):
     @contextmanager
     def begin(self, problems: Sequence[str] = (), resumed: bool = False) -> Iterator[None]:
         """Open the log within this context; where checkpoints are kept, the untrained model is the first."""
-        with _float32_products(self.config.precision), super().begin(problems, resumed):
+        before = torch.get_float32_matmul_precision()
+        with super().begin(problems, resumed):
             step = self.learner.step
             if self.track is not None and self.processes.main:
                 self.tracker = self.track(self.path, self.config, step if resumed else None)
             if step == 0 and self.config.keeps_checkpoint(0):
                 self._checkpoint()
             try:
+                torch.set_float32_matmul_precision("high" if self.config.precision == "tf32" else before)
                 yield
             finally:
+                torch.set_float32_matmul_precision(before)
                 if self.tracker is not None:
                     self.tracker.close()
 
@@ -162,6 +156,10 @@ class TrainingRun(Trained):
         learner = self.learner
         if self.log is None:
             return
+        if learner.device.type == "cuda":
+            peak = torch.cuda.max_memory_allocated(learner.device)
+        else:  # of this process so far, in bytes on macOS and in KiB elsewhere
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         self.log.write(
             {
                 "event": "finished",
@@ -169,7 +167,7 @@ class TrainingRun(Trained):
                 "seconds": round(learner.seconds, 3),
                 "tokens": learner.tokens,
                 "tokens_per_second": round(learner.tokens / max(learner.seconds, 1e-9), 1),
-                "peak_megabytes": round(_peak_megabytes(learner.device), 1),
+                "peak_megabytes": round(peak / 1e6, 1),
             }
         )
         self.log.sync()
@@ -199,22 +197,3 @@ def make_learner(config: RunConfig, task: Task, device: torch.device) -> Learner
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
     average = copy.deepcopy(model).requires_grad_(False) if config.average else None
     return Learner(model, objectives, optimizer, device, scaler, average=average, decay=config.average)
-
-
-@contextmanager
-def _float32_products(precision: str) -> Iterator[None]:
-    """Let matrix products of float32 use TF32 within this context, if the precision is `tf32`."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else before)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-def _peak_megabytes(device: torch.device) -> float:
-    """The peak memory of this process so far, in MB: of the GPU if it trains on one, else of the machine."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 1e6
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6

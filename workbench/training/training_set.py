@@ -164,7 +164,11 @@ class _Pools:
         draw = partial(_draw, task, sets)
         self.size = 0  # bytes of all blocks, if they are kept; a pool that is the only one of its head is held anyway
         if any(of_head.n_pools > 1 for of_head in sets.values()):
-            size = sum(_bytes(draw((head, 0))) * of_head.n_blocks for head, of_head in sets.items())
+            size = 0
+            for head, of_head in sets.items():
+                block = draw((head, 0))
+                each = block.tokens.nbytes + block.targets.nbytes + block.loss_mask.nbytes
+                size += each * of_head.n_blocks
             self.size = size if size + sum(pools.size for pools in _in_use) <= KEPT else 0
         _in_use.add(self)
         # In the order in which the pools that hold them are taken from.
@@ -248,7 +252,3 @@ def _narrow(ids: Tensor, pad: int) -> Tensor:
 def _wide(batch: Batch) -> Batch:
     targets = batch.targets if batch.targets.dtype == torch.bool else batch.targets.long()
     return replace(batch, tokens=batch.tokens.long(), targets=targets)
-
-
-def _bytes(batch: Batch) -> int:
-    return batch.tokens.nbytes + batch.targets.nbytes + batch.loss_mask.nbytes

@@ -68,7 +68,15 @@ def solved_blocks(
     """
     if block is not None and block < 1:
         raise ValueError(f"a block holds at least 1 row, not {block}")
-    shape, dtype = _shape(q, k, v, Shape(gamma, form, diagonal, block or 0))
+    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.promote_types(v.dtype, torch.float32))
+    n_pos = q.shape[-2]
+    if block is not None:
+        shape = Shape(gamma, form, diagonal, block)
+    elif chacal_gpu.usable(q, k, v, form, diagonal):
+        rows, dtype = chacal_gpu.kernel_block(q.device, q.shape[-1], v.shape[-1]), v.dtype
+        shape = Shape(gamma, form, diagonal, rows, "kernel")
+    else:
+        shape = Shape(gamma, form, diagonal, default_block(n_pos), "short" if n_pos <= SHORT else "blocks")
     # The batch axes to which those of all broadcast. Looking for them, and views that change nothing, cost time.
     same = q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
     batch = q.shape[:-2] if same else torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
@@ -76,24 +84,12 @@ def solved_blocks(
     with torch.autocast(q.device.type, enabled=False) if autocast else nullcontext():
         all_axes = [x if x.shape[:-2] == batch else x.expand(*batch, *x.shape[-2:]) for x in (q, k, v)]
         flat = [x.to(dtype).reshape(-1, *x.shape[-2:]) for x in all_axes]  # [n, pos, d]
-        whole = (*batch, q.shape[-2], v.shape[-1])
+        whole = (*batch, n_pos, v.shape[-1])
         if needed or transformed():
             y, read, _ = _TransformedBlocks.apply(*flat, shape)
             return y.view(whole).to(v.dtype), read.view(whole) if form == "eq5" else read
         y = _Blocks.apply(*flat, shape)
         return y.view(whole).to(v.dtype), y.new_empty(0)
-
-
-def _shape(q: Tensor, k: Tensor, v: Tensor, shape: Shape) -> tuple[Shape, torch.dtype]:
-    """How these are computed, and in which type: where no block is asked for, it follows from length and device."""
-    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), torch.promote_types(v.dtype, torch.float32))
-    if shape.block:
-        return shape, dtype
-    if chacal_gpu.usable(q, k, v, shape.form, shape.diagonal):
-        block = chacal_gpu.kernel_block(q.device, q.shape[-1], v.shape[-1])
-        return shape._replace(block=block, way="kernel"), v.dtype
-    n_pos = q.shape[-2]
-    return shape._replace(block=default_block(n_pos), way="short" if n_pos <= SHORT else "blocks"), dtype
 
 
 def default_block(n_pos: int) -> int:
@@ -121,17 +117,9 @@ def extend_blocks(
     return chacal_rows.solve_rows(q, k, values, outputs, shape)
 
 
-def _outputs(*tensors_and_shape: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Y, and two tensors that `_gradients` needs beside it; from q, k and v `[n, pos, d]` and the shape."""
-    return WAYS[tensors_and_shape[-1].way].outputs(*tensors_and_shape)
-
-
-def _gradients(*tensors_and_shape: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return WAYS[tensors_and_shape[-1].way].gradients(*tensors_and_shape)
-
-
+# From tensors `[n, pos, d]`, and the shape as the last argument: Y and two tensors that backward needs beside it.
 _Blocks, _TransformedBlocks = differentiable(
-    _outputs,
-    _gradients,
+    lambda *tensors_and_shape: WAYS[tensors_and_shape[-1].way].outputs(*tensors_and_shape),
+    lambda *tensors_and_shape: WAYS[tensors_and_shape[-1].way].gradients(*tensors_and_shape),
     "ChaCAL's fast path has no second derivative; the explicit one has: layer.read(layer.pattern(q, k), v)",
 )

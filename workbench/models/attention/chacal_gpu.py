@@ -38,7 +38,7 @@ def agrees(device: torch.device, dtype: torch.dtype, form: Form, diagonal: bool,
     q, k, v, dy = (
         torch.randn(*CHECKED, d, generator=generator).to(device, dtype) for d in (d_head, d_head, d_value, d_value)
     )
-    shape = Shape(0.9, form, diagonal, kernel_block(device, d_head, d_value))
+    shape, why = Shape(0.9, form, diagonal, kernel_block(device, d_head, d_value)), ""
     with torch.autocast(device.type, enabled=False):  # the first use may be within it
         exact = value_and_gradients(q.float(), k.float(), v.float(), dy.float(), shape)
         try:
@@ -46,22 +46,20 @@ def agrees(device: torch.device, dtype: torch.dtype, form: Form, diagonal: bool,
             computed = (y, *gradients(dy, q, k, v, y, x, lse, shape, span=2))
         except Exception as error:  # of a compiler or a driver: there is no saying which
             lines = str(error).splitlines() or [""]
-            return _set_aside(device, f"they fail ({type(error).__name__}: {lines[0]})")
-    for got, expected in zip(computed, exact, strict=True):
-        apart = float((got.float() - expected).abs().max() / expected.abs().max())
-        if not apart <= APART[dtype]:
-            return _set_aside(device, f"they are {apart:.1e} from the blocks in {dtype}, {form}")
-    return True
-
-
-def _set_aside(device: torch.device, why: str) -> bool:
-    warnings.warn(
-        f"ChaCAL's Triton kernels are not used on {device}: {why}. It runs in blocks of PyTorch operations instead, "
-        "which is exact and slower.",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return False
+            why = f"they fail ({type(error).__name__}: {lines[0]})"
+        else:
+            for got, expected in zip(computed, exact, strict=True):
+                apart = float((got.float() - expected).abs().max() / expected.abs().max())
+                if not apart <= APART[dtype]:
+                    why = f"they are {apart:.1e} from the blocks in {dtype}, {form}"
+    if why:
+        warnings.warn(
+            f"ChaCAL's Triton kernels are not used on {device}: {why}. It runs in blocks of PyTorch operations "
+            "instead, which is exact and slower.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return not why
 
 
 def outputs(q: Tensor, k: Tensor, v: Tensor, shape: Shape, span: int = SPAN) -> tuple[Tensor, Tensor, Tensor]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
@@ -95,20 +94,18 @@ class Tempered(base.Attention):
                 )
             settings["delimiters"] = task.delimiters
         if "beta" not in settings:
-            with suppress(ValidationError):  # wrong settings are refused when the model's config is made
-                settings["beta"] = cls._first_beta(cls.Settings(**settings), task)
+            try:
+                made = cls.Settings(**settings)
+            except ValidationError:  # refused when the model's config is made
+                return settings
+            if isinstance(made.n, int):
+                n = made.n
+            elif made.n == "input":
+                n = task.median_training_length(lambda tokens: input_lengths(tokens, made.delimiters)[:, -1])
+            else:
+                n = task.median_training_length()
+            settings["beta"] = round(1 / math.log(max(n, 2)), DIGITS)  # τ is 1 for the median sequence
         return settings
-
-    @staticmethod
-    def _first_beta(settings: Tempered.Settings, task: Task) -> float:
-        """The β with which τ is 1 for the task's median training sequence."""
-        if isinstance(settings.n, int):
-            n = settings.n
-        elif settings.n == "input":
-            n = task.median_training_length(lambda tokens: input_lengths(tokens, settings.delimiters)[:, -1])
-        else:
-            n = task.median_training_length()
-        return round(1 / math.log(max(n, 2)), DIGITS)
 
     @classmethod
     def for_model(cls, n_ctx: int, n_heads: int | None = None, **settings: Any) -> Self:

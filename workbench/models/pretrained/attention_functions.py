@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from functools import lru_cache, partial
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -53,7 +53,7 @@ def register() -> None:
     Without the second, Transformers would make no causal mask at all, and say nothing.
     """
     for name in (PER_LAYER, *(name for name in ATTENTION if name != "standard")):
-        AttentionInterface.register(name, partial(_attend, name))
+        AttentionInterface.register(name, _attend)
         AttentionMaskInterface.register(name, sdpa_mask)
 
 
@@ -155,7 +155,6 @@ def _check_variant(variant: Attention) -> None:
 
 
 def _attend(
-    implementation: str,
     module: nn.Module,
     query: Float[Tensor, "batch head query d_head"],
     key: Float[Tensor, "batch group key d_head"],
@@ -168,7 +167,6 @@ def _attend(
     """What one layer reads, and None in place of a pattern: one of Transformers' attention functions.
 
     Args:
-        implementation: the name it is registered under.
         module: the model's attention module.
         query, key, value: the new positions' queries, and keys and values of all positions, cached ones included; a
             group of heads may share its keys and values.
@@ -180,7 +178,8 @@ def _attend(
     Raises:
         ValueError: if the layer does what no variant can (see this module's docstring).
     """
-    variant = _variant_of(module, implementation)
+    config, layer = cast(Any, module.config), int(cast(int, module.layer_idx))
+    variant = module.__dict__.get(LENT) or _variant(_layer_settings(config, layer), config)
     if variant.name == "standard":
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **more
@@ -206,17 +205,6 @@ def lend(model: PreTrainedModel, variants: Mapping[int, Attention] | None) -> No
             module.__dict__.pop(LENT, None)
             if variants is not None and int(module.layer_idx) in variants:  # type: ignore[arg-type]
                 module.__dict__[LENT] = variants[int(module.layer_idx)]  # type: ignore[arg-type]
-
-
-def _variant_of(module: nn.Module, implementation: str) -> Attention:
-    """The variant of an attention module under an attention implementation."""
-    if LENT in module.__dict__:
-        lent: Attention = module.__dict__[LENT]
-        return lent
-    config: Any = module.config
-    if implementation != PER_LAYER:
-        return _variant({"variant": implementation}, config)
-    return _variant(_layer_settings(config, int(module.layer_idx)), config)  # type: ignore[arg-type]
 
 
 def _check_layer(module: nn.Module, variant: Attention, dropout: float, more: dict[str, Any]) -> None:
@@ -264,12 +252,15 @@ def _read_new(
     """
     q, k, v = qkv
     n_old = k.shape[2] - q.shape[2]
-    if variant.takes_one_step:  # it keeps the values alone, which are in the cache
-        return _mix(variant, q, k, v, packed) if not n_old else _extend(variant, qkv, v.clone(), packed)[0]
     trains = torch.is_grad_enabled() and any(x.requires_grad for x in qkv)
-    if not n_old and (trains or without_cache(module)):
-        keep(module, cached, None)
-        return _mix(variant, q, k, v, packed)
+    if not n_old and (variant.takes_one_step or trains or without_cache(module)):
+        if not variant.takes_one_step:
+            keep(module, cached, None)
+        if packed is None:
+            return variant.mix(q, k, v)
+        return packed.unpack(variant.mix(packed.pack(q), packed.pack(k), packed.pack(v)))
+    if variant.takes_one_step:  # it keeps the values alone, which are in the cache
+        return _extend(variant, qkv, v.clone(), packed)[0]
     if trains:
         raise ValueError(f"{variant.name} attention goes on from a cache without gradients: use torch.no_grad()")
     dtype = torch.promote_types(q.dtype, torch.float32)
@@ -278,13 +269,6 @@ def _read_new(
     z, memory = _extend(variant, qkv, room if earlier is None else torch.cat([earlier, room], dim=-2), packed)
     keep(module, cached, memory)
     return z
-
-
-def _mix(variant: Attention, q: Heads, k: Heads, v: Heads, packed: Packing | None) -> Heads:
-    """What all positions read, padding moved behind the tokens and back."""
-    if packed is None:
-        return variant.mix(q, k, v)
-    return packed.unpack(variant.mix(packed.pack(q), packed.pack(k), packed.pack(v)))
 
 
 def _extend(

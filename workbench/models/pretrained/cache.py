@@ -8,7 +8,7 @@ lie beside them in the cache's own layer: they live as long as it does, and foll
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, cast
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from jaxtyping import Float, Int
@@ -127,37 +127,32 @@ def keep(module: nn.Module, values: Tensor, memory: Tensor | None) -> None:
         if layer is not None:
             layer.memory = memory
         return
-    _watch(module)
+    watch(module)
     if memory is not None:
         _FIRST[values] = memory
 
 
 def watch(model: nn.Module) -> None:
-    """Let every layer of a model see its cache from its first call on."""
+    """Let every layer of a model, or this very layer, see its cache from its next call on."""
     for module in model.modules():
         if hasattr(module, "layer_idx") and not hasattr(module, WATCHED):
-            _watch(module)
-
-
-def _watch(module: nn.Module) -> None:
-    setattr(module, WATCHED, True)
-    module.register_forward_pre_hook(_see_cache, with_kwargs=True)
+            setattr(module, WATCHED, True)
+            module.register_forward_pre_hook(_see_cache, with_kwargs=True)
 
 
 def _see_cache(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """Before an attention module runs: find the layer of the cache that it will fill, and make room for a memory."""
+    """Before an attention module runs: find the layer of the cache that it will fill, and make it one with a memory.
+
+    There is none where nothing is cached, or where it is a kind of cache that cannot have one.
+    """
     cache = next((x for x in (*given, *named.values()) if isinstance(x, Cache)), None)
-    index: Any = module.layer_idx
-    _PRESENT.see(module, None if cache is None else _with_memory(cache, int(index)))
-
-
-def _with_memory(cache: Cache, index: int) -> _MemoryLayer | None:
-    """The cache's layer, made one with a memory; None for a kind of cache that cannot have one."""
-    if cache.layer_class_to_replicate is not None:
-        while len(cache.layers) <= index:
-            cache.layers.append(cache.layer_class_to_replicate())
-    layer: Any = cache.layers[index]
-    if type(layer) is DynamicLayer:
-        layer.__class__ = _MemoryLayer
-        setattr(layer, "memory", None if layer.values is None else _FIRST.pop(layer.values, None))  # noqa: B010
-    return layer if isinstance(layer, _MemoryLayer) else None
+    index, layer = cast(int, module.layer_idx), cast(Any, None)
+    if cache is not None:
+        if cache.layer_class_to_replicate is not None:
+            while len(cache.layers) <= index:
+                cache.layers.append(cache.layer_class_to_replicate())
+        layer = cache.layers[index]
+        if type(layer) is DynamicLayer:
+            layer.__class__ = _MemoryLayer
+            setattr(layer, "memory", None if layer.values is None else _FIRST.pop(layer.values, None))  # noqa: B010
+    _PRESENT.see(module, layer if isinstance(layer, _MemoryLayer) else None)

@@ -115,19 +115,16 @@ def check_bridge(hooked: TransformerBridge, tokens: Tokens, expected: Logits, na
     if not agree(logits, expected, _rounded_in(expected)):
         raise ValueError(f"{unfit}: its logits differ by {float((logits - expected).abs().max()):.2g}; {HIDDEN_STATES}")
     for i, block in enumerate(blocks):
-        if not _adds_up([cache[point] for point in block if point in cache]):
+        parts = [cache[point] for point in block if point in cache]
+        adds_up = len(parts) == len(PARTS)
+        if adds_up:  # but for rounding
+            apart, eps = (sum(parts[:-1]) - parts[-1]).abs().max(), torch.finfo(parts[-1].dtype).eps
+            adds_up = bool(apart <= 4 * eps * max(part.abs().max() for part in parts))
+        if not adds_up:
             raise ValueError(
                 f"{name} is of another family: its layer {i} does not give out its input with what attention and an "
                 f"MLP write added, so that there is no residual stream to read; {HIDDEN_STATES}"
             )
-
-
-def _adds_up(parts: list[Tensor]) -> bool:
-    """Whether these are all `PARTS` of a block, and the last is the sum of the others but for rounding."""
-    if len(parts) < len(PARTS):
-        return False
-    apart = (sum(parts[:-1]) - parts[-1]).abs().max()
-    return bool(apart <= 4 * torch.finfo(parts[-1].dtype).eps * max(part.abs().max() for part in parts))
 
 
 @contextmanager

@@ -46,8 +46,6 @@ class WorkbenchForCausalLM(PreTrainedModel, GenerationMixin):
     """
 
     config_class = WorkbenchConfig
-    base_model_prefix = ""
-    main_input_name = "input_ids"
     _tied_weights_keys = {"decoder.unembedding.weight": "decoder.token_embedding.weight"}  # noqa: RUF012
 
     def __init__(self, config: WorkbenchConfig) -> None:
@@ -81,11 +79,9 @@ class WorkbenchForCausalLM(PreTrainedModel, GenerationMixin):
         if attention_mask is not None and bool((attention_mask.diff(dim=-1) > 0).any()):
             raise ValueError("this model takes padding on the right alone (padding_side='right')")
         logits: Float[Tensor, "batch pos class"] = self.decoder(input_ids)
-        loss = (
-            None
-            if labels is None
-            else nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
-        )
+        loss = None
+        if labels is not None:
+            loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
         return CausalLMOutput(loss=loss, logits=logits)
 
     def prepare_inputs_for_generation(self, input_ids: Tensor, *_: Any, **given: Any) -> dict[str, Any]:

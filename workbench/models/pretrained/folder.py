@@ -6,8 +6,7 @@ Names come first, then the headers of the weights, then the model without memory
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from threading import get_ident
 from typing import Any
@@ -136,7 +135,23 @@ def listed_tensors(source: str, revision: str) -> dict[str, tuple[str, tuple[int
     if _fetch(source, ADAPTER, revision) is not None:
         raise ValueError(f"an adapter lies beside them ({ADAPTER}), which is not applied here; {MERGE}")
     tensors: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for file in _weight_files(source, revision):
+    files = [SAFE_WEIGHTS_NAME]
+    if _fetch(source, SAFE_WEIGHTS_NAME, revision) is None:
+        index = _fetch(source, SAFE_WEIGHTS_INDEX_NAME, revision)
+        if index is None:
+            raise ValueError(
+                f"there is no {SAFE_WEIGHTS_NAME}, and no {SAFE_WEIGHTS_INDEX_NAME} that lists several; load the model "
+                "by Transformers, and save it by save_pretrained"
+            )
+        about = read_object(index, LONGEST)
+        parts = about.get("weight_map")
+        if not isinstance(parts, dict) or not isinstance(about.get("metadata"), dict):
+            raise ValueError(f"{index} is damaged: it has no weight_map and metadata; get the model anew")
+        files = sorted(set(map(str, parts.values())))
+        for file in files:
+            if Path(file).name != file or not file.endswith(".safetensors"):
+                raise ValueError(f"{index} names {file!r}, and only files *.safetensors beside it are read")
+    for file in files:
         path = _fetch(source, file, revision)
         if path is None:
             raise ValueError(f"there is no {file}, which is a part of them; get the model anew")
@@ -145,27 +160,6 @@ def listed_tensors(source: str, revision: str) -> dict[str, tuple[str, tuple[int
             raise ValueError(f"{twice[0]} is in {file} and in another file too; get the model anew")
         tensors |= listed
     return tensors
-
-
-def _weight_files(source: str, revision: str) -> list[str]:
-    """The names of a model's weight files. Raises ValueError as `listed_tensors`."""
-    if _fetch(source, SAFE_WEIGHTS_NAME, revision) is not None:
-        return [SAFE_WEIGHTS_NAME]
-    index = _fetch(source, SAFE_WEIGHTS_INDEX_NAME, revision)
-    if index is None:
-        raise ValueError(
-            f"there is no {SAFE_WEIGHTS_NAME}, and no {SAFE_WEIGHTS_INDEX_NAME} that lists several; load the model by "
-            "Transformers, and save it by save_pretrained"
-        )
-    listed = read_object(index, LONGEST)
-    parts = listed.get("weight_map")
-    if not isinstance(parts, dict) or not isinstance(listed.get("metadata"), dict):
-        raise ValueError(f"{index} is damaged: it has no weight_map and metadata; get the model anew")
-    files = sorted(set(map(str, parts.values())))
-    for file in files:
-        if Path(file).name != file or not file.endswith(".safetensors"):
-            raise ValueError(f"{index} names {file!r}, and only files *.safetensors beside it are read")
-    return files
 
 
 def check_weights(kind: type[PreTrainedModel], tensors: Tensors, name: str, options: dict[str, Any]) -> None:
@@ -218,30 +212,23 @@ def without_memory(
     """
     from_pretrained: Any = kind.from_pretrained  # its types do not say what `output_loading_info` adds
     how = {"device_map": "meta", "ignore_mismatched_sizes": True, "output_loading_info": True, **options}
-    with _at_most(max(MOST_PARAMETERS, 4 * n_tensors)):
+    made, most, thread = 0, max(MOST_PARAMETERS, 4 * n_tensors), get_ident()
+
+    def count(*_: Any) -> None:
+        nonlocal made
+        made += get_ident() == thread
+        if made > most:
+            raise ValueError(f"by its config it has more than {most:,} tensors, and its files do not")
+
+    counting = register_module_parameter_registration_hook(count)
+    try:
         loaded: tuple[PreTrainedModel, dict[str, Any]] = from_pretrained(None, state_dict=state, **how)
         return loaded
+    finally:
+        counting.remove()
 
 
 def _some(names: Collection[str]) -> str:
     """The first three names, and how many there are beside them."""
     first = ", ".join(sorted(names)[:3])
     return first if len(names) < 4 else f"{first} and {len(names) - 3:,} more"
-
-
-@contextmanager
-def _at_most(n: int) -> Iterator[None]:
-    """Within this context, stop this thread by a ValueError once it has made more than `n` parameters."""
-    made, thread = 0, get_ident()
-
-    def count(*_: Any) -> None:
-        nonlocal made
-        made += get_ident() == thread
-        if made > n:
-            raise ValueError(f"by its config it has more than {n:,} tensors, and its files do not")
-
-    hook = register_module_parameter_registration_hook(count)
-    try:
-        yield
-    finally:
-        hook.remove()

@@ -75,21 +75,17 @@ class _Cursor:
         """A number, a string, or how many values an array has."""
         if kind == STRING:
             return self.string()
+        of, n = (self.number("I"), self.number("Q")) if kind == ARRAY else (kind, 1)
+        if of not in (*NUMBERS, STRING):
+            raise ValueError(f"it has a value of type {of}, and GGUF has none such; get the file anew")
         if kind != ARRAY:
-            return self.number(_packed(kind))
-        of, n = self.number("I"), self.number("Q")
+            return self.number(NUMBERS[of])
         if of == STRING:
             for _ in range(n):
                 self.skip(self.number("Q"))
         else:
-            self.skip(n * struct.calcsize(_packed(of)))
+            self.skip(n * struct.calcsize(NUMBERS[of]))
         return n
-
-
-def _packed(kind: int) -> str:
-    if kind not in NUMBERS:
-        raise ValueError(f"it has a value of type {kind}, and GGUF has none such; get the file anew")
-    return NUMBERS[kind]
 
 
 class GgufFile:
@@ -123,10 +119,6 @@ class GgufFile:
             start, key, at = cursor.at, cursor.string(), cursor.at
             self.fields[key] = cursor.value(cursor.number("I"))
             self._parts.append((key, start, at, cursor.at))
-        self._check_fields()
-        self.tensors = self._read_table(cursor, n_tensors)
-
-    def _check_fields(self) -> None:
         kind, n_files = self.fields.get("general.type", "model"), self.fields.get("split.count", 1)
         if kind != "model":
             raise ValueError(f"it holds no model, but: {kind}; an adapter is merged by llama.cpp's llama-export-lora")
@@ -134,6 +126,7 @@ class GgufFile:
             raise ValueError(f"it is one of {n_files} files; make one of them by llama.cpp's llama-gguf-split --merge")
         if not isinstance(self.architecture, str):
             raise ValueError("it does not say which architecture the model has (general.architecture)")
+        self.tensors = self._read_table(cursor, n_tensors)
 
     def _read_table(self, cursor: _Cursor, n_tensors: int) -> dict[str, Stored]:
         """Where each tensor is. Raises ValueError unless it is one that lies within the file."""

@@ -213,7 +213,9 @@ def told(name: str, what: str, config: Mapping[str, Any] | None = None) -> Itera
     try:
         yield
     except Exception as error:  # a damaged file may raise anything
-        causes = list(_chain(error))
+        causes: list[BaseException] = [error]
+        while cause := causes[-1].__cause__ or causes[-1].__context__:
+            causes.append(cause)
         here = Path(name).expanduser().exists()
         if any(isinstance(cause, GatedRepoError) for cause in causes):
             reason = f"{name} is gated: accept its conditions at https://huggingface.co/{name}, then `hf auth login`"
@@ -238,10 +240,3 @@ def told(name: str, what: str, config: Mapping[str, Any] | None = None) -> Itera
         else:
             reason = f"{name}: cannot read {what}: {brief(error, 300)}"
         raise ValueError(brief(reason)) from None
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and all that it came from."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

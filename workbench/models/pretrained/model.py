@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 from transformer_lens.factories.architecture_adapter_factory import ArchitectureAdapterFactory
-from transformer_lens.model_bridge import TransformerBridge
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module, detect_tokenizer_bos_eos
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -71,7 +70,14 @@ class Pretrained(BridgedModel):
             super().__init__(bridge)
         self._attention, self.tokenizer = variants, None
         if tokenizer is not None:
-            self.tokenizer = _speak(bridge, tokenizer)
+            # TransformerLens itself would add an end of text to a tokenizer without one, under an id that the model
+            # does not know, and put it before every text. Here nothing is added to this copy: before and after a text
+            # is what the tokenizer puts there (see `bridge`), and what pads is one of the tokens that it has.
+            self.tokenizer = bridge.tokenizer = tokenizer = copy.deepcopy(tokenizer)
+            others = (tokenizer.eos_token, tokenizer.unk_token, tokenizer.bos_token)
+            tokenizer.pad_token = tokenizer.pad_token or next((token for token in others if token is not None), None)
+            bridge.cfg.tokenizer_prepends_bos, bridge.cfg.tokenizer_appends_eos = detect_tokenizer_bos_eos(tokenizer)
+            bridge.cfg.default_prepend_bos = bridge.cfg.tokenizer_prepends_bos
 
     @property
     def name(self) -> str:
@@ -197,23 +203,6 @@ class Pretrained(BridgedModel):
         """The token that fills up shorter sequences: the tokenizer's, else the last one."""
         token = getattr(self.tokenizer, "pad_token_id", None)
         return self.config.d_vocab - 1 if token is None else int(token)
-
-
-def _speak(bridge: TransformerBridge, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Give a bridge a copy of a tokenizer, which is returned.
-
-    TransformerLens itself would add an end of text to a tokenizer without one, under an id that the model does not
-    know, and put it before every text. Here nothing is added. What pads is the tokenizer's own padding, else its end of
-    text, its unknown token or its beginning of text. Before and after a text is what the tokenizer puts there, as in
-    `Pretrained.tokens` (see `bridge`).
-    """
-    tokenizer = copy.deepcopy(tokenizer)
-    others = (tokenizer.eos_token, tokenizer.unk_token, tokenizer.bos_token)
-    tokenizer.pad_token = tokenizer.pad_token or next((token for token in others if token is not None), None)
-    bridge.tokenizer = tokenizer
-    bridge.cfg.tokenizer_prepends_bos, bridge.cfg.tokenizer_appends_eos = detect_tokenizer_bos_eos(tokenizer)
-    bridge.cfg.default_prepend_bos = bridge.cfg.tokenizer_prepends_bos
-    return tokenizer
 
 
 @torch.no_grad()

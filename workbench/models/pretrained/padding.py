@@ -38,15 +38,11 @@ class Packing:
 
     def pack(self, x: Float[Tensor, "batch head key d"]) -> Float[Tensor, "batch head key d"]:
         """Rows of keys, tokens first."""
-        return _rows(x, self.order)
+        return x.take_along_dim(self.order[:, None, :, None], dim=2)
 
     def unpack(self, x: Float[Tensor, "batch head key d"]) -> Float[Tensor, "batch head key d"]:
         """Packed rows where they were."""
-        return _rows(x, self.place)
-
-
-def _rows(x: Float[Tensor, "batch head key d"], index: Int[Tensor, "batch key"]) -> Float[Tensor, "batch head key d"]:
-    return x.take_along_dim(index[:, None, :, None], dim=2)
+        return x.take_along_dim(self.place[:, None, :, None], dim=2)
 
 
 def packing(mask: Tensor | None, n_batch: int, n_query: int, n_key: int) -> Packing | None:

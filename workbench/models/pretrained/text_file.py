@@ -97,21 +97,16 @@ def file_sequences(
     pieces = list(islice(cut(text_tokens(tokenizer, path), length), n + training))
     if len(pieces) < 2:
         total = sum(len(part) for part in text_tokens(tokenizer, path))
-        raise ValueError(_too_short(path, total, length))
+        if not total:
+            raise ValueError(f"{path} is empty: there is no text in it")
+        shorter = f"take sequences of {total // 2} tokens or fewer (--length), or a longer text"
+        raise ValueError(
+            f"{path} has {total} tokens, and an interval needs two sequences of {length} at least; "
+            f"{shorter if total >= 4 else 'take a longer text'}"
+        )
     others = pieces[n:] or None
     return own_sequences(
         pieces[:n], model.config.d_vocab, training=others, words=model.vocabulary, known=model.known_text
-    )
-
-
-def _too_short(path: Path, total: int, length: int) -> str:
-    """What is wrong with a text that has fewer than two sequences, and what to do."""
-    if not total:
-        return f"{path} is empty: there is no text in it"
-    advice = f"take sequences of {total // 2} tokens or fewer (--length), or a longer text" if total >= 4 else ""
-    return (
-        f"{path} has {total} tokens, and an interval needs two sequences of {length} at least; "
-        f"{advice or 'take a longer text'}"
     )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
@@ -200,9 +199,7 @@ class Board:
             self.live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.live:
             self.live.update(self.totals(), refresh=True)
             self.live.stop()
@@ -238,14 +235,12 @@ class Board:
         running = min(count["running"], self.crew.at_once())
         waiting = count["waiting"] + count["running"] - running
         done = f"{count['finished']} of {len(self.jobs)} finished"
-        return f"{done}, {count['failed']} failed, {running} running, {waiting} waiting{self._left()}"
-
-    def _left(self) -> str:
-        done = sum(job.step for job in self.jobs) - self.before
-        left = sum(job.steps - job.step for job in self.jobs if job.status in ("running", "waiting"))
-        if done <= 0 or not left:
-            return ""
-        return f", {time_left((time.monotonic() - self.started) / done * left)}"
+        text = f"{done}, {count['failed']} failed, {running} running, {waiting} waiting"
+        steps_done = sum(job.step for job in self.jobs) - self.before
+        steps_left = sum(job.steps - job.step for job in self.jobs if job.status in ("running", "waiting"))
+        if steps_done <= 0 or not steps_left:
+            return text
+        return f"{text}, {time_left((time.monotonic() - self.started) / steps_done * steps_left)}"
 
 
 def _figures(job: Job) -> str:

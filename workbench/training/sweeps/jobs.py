@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,14 @@ def survey(plan: Plan, out: Path) -> list[RunJob]:
     """
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give another folder with --out")
-    before = _attempts(out / RESULTS)
+    before: dict[str, int] = {}  # attempts at each run in earlier sweeps; none if the results are missing or damaged
+    if (out / RESULTS).exists():
+        import pandas as pd
+        import pyarrow as pa
+
+        with suppress(OSError, ValueError, pa.ArrowException):
+            frame = pd.read_parquet(out / RESULTS, columns=["run", "attempts"])
+            before = dict(zip(frame["run"], map(int, frame["attempts"]), strict=True))
     jobs = [RunJob(run.config, out / run.name, run, attempts=before.get(run.name, 0)) for run in plan.runs]
     for job in jobs:
         job.survey()
@@ -110,20 +118,6 @@ def write_results(jobs: Sequence[RunJob], out: Path) -> pd.DataFrame:
     if not path.is_file() or path.read_bytes() != content:
         write_atomically(path, content)
     return frame
-
-
-def _attempts(path: Path) -> dict[str, int]:
-    """The number of attempts at each run in earlier sweeps; empty if the results are missing or damaged."""
-    if not path.exists():
-        return {}
-    import pandas as pd
-    import pyarrow as pa
-
-    try:
-        frame = pd.read_parquet(path, columns=["run", "attempts"])
-    except (OSError, ValueError, pa.ArrowException):
-        return {}
-    return dict(zip(frame["run"], map(int, frame["attempts"]), strict=True))
 
 
 def _difference(existing: RunConfig, planned: RunConfig) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,26 +158,18 @@ def _runs_of(file: SweepFile, variant: _Variant) -> Iterator[Planned]:
         choice = dict(zip(grid, values, strict=True))
         name = _name(variant.name, choice)
         try:
-            overrides = _nested([*flat(file.settings), *flat(variant.settings), *choice.items()])
+            overrides: dict[str, Any] = {}
+            # Of equal names the last wins; an empty mapping takes nothing away from what was set inside that name.
+            for field, value in (*flat(file.settings), *flat(variant.settings), *choice.items()):
+                inner, last = place(overrides, field)
+                if value != {} or not isinstance(inner.get(last), dict):
+                    inner[last] = deepcopy(value)
             if task is not None:
                 overrides["task"] = {"name": task, **overrides.get("task", {})}
             made = preset_config(preset, overrides) if preset else task_config(str(task), overrides)
             yield Planned(name, variant.name, choice, made)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-
-
-def _nested(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """`("task.n", 8)` as `{"task": {"n": 8}}`; of equal names the last wins (see `place` for a variant's name).
-
-    An empty mapping takes nothing away from what was set inside that name before.
-    """
-    nested: dict[str, Any] = {}
-    for name, value in fields:
-        inner, last = place(nested, name)
-        if value != {} or not isinstance(inner.get(last), dict):
-            inner[last] = deepcopy(value)
-    return nested
 
 
 def _name(variant: str, choice: Mapping[str, Any]) -> str:
