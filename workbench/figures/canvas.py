@@ -140,26 +140,23 @@ def _draw_residual(
     page.rows([confidence_row(runs[-1], example), *answers[0][1:]])
 
 
-def residual_maps(
-    seen: Capture, table: Measurement, *, example: int = 0, start: int = 0, cell: tuple[str, int] | None = None
-) -> Drawing:
+def residual_maps(seen: Capture, table: Measurement, *, start: int = 0, cell: tuple[str, int] | None = None) -> Drawing:
     """The residual's top token at every point and position, in the decoder basis and below it in the encoder basis.
 
     Args:
         seen: what the table was measured on, for the tokens and the answers.
-        table: `projection.top_tokens(...)`.
-        example: which sequence of the capture.
+        table: `projection.top_tokens(...)` of its first sequence.
         start: the first position drawn; at most `WIDEST` are.
         cell: (hook name, position) that is marked.
 
     Raises:
-        ValueError: if there is no such example or position.
+        ValueError: if there is no such position.
     """
-    words = projection.sequence(seen, example)
+    words = projection.sequence(seen, 0)
     drawn = window(len(words), start)
     page = CanvasPage(words, drawn, cell=cell)
     page.tokens()
-    answers = answer_rows(seen, example)
+    answers = answer_rows(seen)
     right = answers[-1] if len(answers) == 2 else None
     for basis, read in (("decoder", "output"), ("encoder", "input")):
         page.heading(f"read as {read} ({basis} basis)")

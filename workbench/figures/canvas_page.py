@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from workbench.figures.drawing import element, text
+from workbench.figures.drawing import element, shortened, text
 from workbench.figures.style import BLUE, CHANGED, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION
 from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage
 from workbench.instruments.attention import attention_graph
@@ -104,10 +104,8 @@ class CanvasPage(TokenPage):
                 box: dict[str, Any] = {"x": x, "y": self.height + 1, "width": width, "height": LINE - 2, "rx": 3}
                 fill: dict[str, Any] = {"fill": ORANGE if words else GREY, "fill_opacity": 0.22 if words else 0.07}
                 self.parts.append(element("rect", **box, **fill, data_tip=tip))
-                room = int(width / 6)
-                shown = (words if len(words) <= room else words[: max(0, room - 1)] + "…") or "–"
                 style = {"text_anchor": "start", "pointer_events": "none", "class_": None if words else "quiet"}
-                self.parts.append(text(shown, x + 4, y, 10.5, **style))
+                self.parts.append(text(shortened(words, int(width / 6)) or "–", x + 4, y, 10.5, **style))
             self.height += LINE
         self.height += 4 if rows else 0
 
@@ -200,22 +198,19 @@ class CanvasPage(TokenPage):
             self.height += CELL
         self.height += 6
 
-    def _in_legend(self, kind: Kind, members: Sequence[tuple[int, int]]) -> tuple[str, str, str | None]:
-        """A kind of edges with their number, of those how many are drawn, and how; no words where there are none."""
-        style, n = KINDS[kind], f"{len(members)}"
-        label = style.label if self.truth_legend or kind != "idle" else "attention"
-        if self.query is not None:
-            n = f"{sum(query == self.query for query, _ in members)} of {n} shown"
-        elif kind == "idle" and self.idle_in_focus_alone:
-            n += ", shown for a token in focus"
-        return (f"{label} ({n})" if members else ""), style.colour, style.dash
-
     def legend(self, edges: Mapping[Kind, Sequence[tuple[int, int]]]) -> None:
-        """The kinds of edges that there are, with their numbers, in as many lines as it takes."""
+        """The kinds of edges that there are, and of each how many are drawn, in as many lines as it takes."""
         x, y = GUTTER, self.height + 12
-        for words, colour, dash in [*self.truth_legend, *map(self._in_legend, edges, edges.values())]:
-            if not words:
-                continue
+        entries = [*self.truth_legend]
+        for kind, members in edges.items():
+            style, n = KINDS[kind], f"{len(members)}"
+            label = style.label if self.truth_legend or kind != "idle" else "attention"
+            if self.query is not None:
+                n = f"{sum(query == self.query for query, _ in members)} of {n} shown"
+            elif kind == "idle" and self.idle_in_focus_alone:
+                n += ", shown for a token in focus"
+            entries += [(f"{label} ({n})", style.colour, style.dash)] if members else []
+        for words, colour, dash in entries:
             if x + 34 + 6.2 * len(words) > max(self.width, 860) and x > GUTTER:
                 x, y = GUTTER, y + 18
             line: dict[str, Any] = {"x1": x, "x2": x + 24, "y1": y, "y2": y, "stroke": colour}

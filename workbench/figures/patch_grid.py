@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from workbench.figures.drawing import shortened
 from workbench.figures.style import DIVERGING, PALE, TOP, cells, framed, literal
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
@@ -54,21 +55,16 @@ def patch_grid(grids: Mapping[str, Measurement], positions: Sequence[str], title
         _add_map(figure, grid, positions, columns, 1 + number // 2, 1 + number % 2)
     brings_back = first.settings["direction"] == "denoise"
     title = title or f"What each part {'brings back' if brings_back else 'loses'}"
-    framed(figure, title, _subtitle(first, brings_back), height=TOP + 30 + tall + room, legend=False)
+    about, n = first.settings, len(first.coords["example"]) if "example" in first.dims else int(np.nanmax(first.n))
+    gap = f"share of the gap in {about['metric'].replace('_', ' ')} between the questions of a pair that "
+    gap += "comes back" if brings_back else "is lost"
+    subtitle = f"{about['model']}: {gap}; means over {n} pairs of kind {about['pairs']}"
+    framed(figure, title, subtitle, height=TOP + 30 + tall + room, legend=False)
     figure.update_layout(margin={"t": TOP + 30})
     bar = {"tickformat": ".0%", "thickness": 12, "outlinewidth": 0}
     figure.update_layout(coloraxis={"colorscale": DIVERGING, "cmin": -1, "cmax": 1, "colorbar": bar})
     figure.update_xaxes(showgrid=False)
     return figure.update_yaxes(showgrid=False, title="layer", dtick=max(1, n_layers // 8))
-
-
-def _subtitle(grid: Measurement, brings_back: bool) -> str:
-    """Of which model the share is, of what, and over how many pairs."""
-    n = len(grid.coords["example"]) if "example" in grid.dims else int(np.nanmax(np.asarray(grid.n)))
-    about = grid.settings
-    gap = f"share of the gap in {about['metric'].replace('_', ' ')} between the questions of a pair that "
-    gap += "comes back" if brings_back else "is lost"
-    return f"{about['model']}: {gap}; means over {n} pairs of kind {about['pairs']}"
 
 
 def _column_labels(positions: Sequence[str]) -> list[str]:
@@ -78,7 +74,7 @@ def _column_labels(positions: Sequence[str]) -> list[str]:
     short = []
     for label in positions:
         what, _, mark = label.partition(" (")  # what is changed or asked stays
-        what = what if len(what) <= LONGEST else f"{what[: LONGEST - 1]}…"
+        what = shortened(what, LONGEST)
         short.append(f"{what} ({mark}" if mark else what)
     return short
 

@@ -16,17 +16,17 @@ MOST = 64  # positions; of a longer input the last ones
 STRONG = 0.1  # share of a row
 
 
-def thumbnail(seen: Capture, *, layer: int, head: int, example: int = 0) -> Drawing:
+def thumbnail(seen: Capture, *, layer: int, head: int) -> Drawing:
     """The tokens, and below them the strong edges of one head's attention, in the colours of the canvas.
 
     Its greys are readable on light and on dark paper, so that it can stand in a page as a picture.
 
     Raises:
-        ValueError: if there is no such example, layer or head.
+        ValueError: if there is no such layer or head.
     """
-    weight = attention_graph.matrices(seen, example, layer, head, n_hops=1).select(matrix="pattern").values
-    edges = kinds_of_edges(weight, attention_graph.gold_edges(seen, example), 1, STRONG)
-    words = projection.sequence(seen, example)
+    weight = attention_graph.matrices(seen, 0, layer, head, n_hops=1).select(matrix="pattern").values
+    edges = kinds_of_edges(weight, attention_graph.gold_edges(seen, 0), 1, STRONG)
+    words = projection.sequence(seen, 0)
     first = max(0, len(words) - MOST)
     column = min(36, (WIDE - 2 * MARGIN) / (len(words) - first))
     start = (WIDE - column * (len(words) - first)) / 2

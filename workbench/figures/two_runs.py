@@ -20,7 +20,7 @@ from workbench.measurement.compare_runs import ROUNDING
 from workbench.measurement.places import POINTS, point_name
 
 
-def with_difference(runs: Runs, apart: Measurement, *, title: str | None = None) -> go.Figure:
+def with_difference(runs: Runs, apart: Measurement) -> go.Figure:
     """A measure of two sides, and below it the second less the first with its interval and a line at zero.
 
     Differences whose interval leaves out 0 have filled markers. Where only one side was measured there is none.
@@ -29,7 +29,6 @@ def with_difference(runs: Runs, apart: Measurement, *, title: str | None = None)
         runs: two names -> the same measure of each, averaged over examples. Over a single dim that has an order
             (layers, hops, lengths) it is drawn as lines, else as bars, one for each place.
         apart: their difference (`compare_runs.difference`).
-        title: by default the measure's name.
     """
     assert len(runs) == 2, f"a difference is of two, not of {len(runs)}"
     first = next(iter(runs.values()))
@@ -41,7 +40,12 @@ def with_difference(runs: Runs, apart: Measurement, *, title: str | None = None)
     for trace in [*_seeds(apart, PURPLE), _below(apart)]:
         figure.add_trace(trace, row=2, col=1)
     figure.add_hline(y=0, row=2, col=1, line={"color": GREY, "width": 1.5, "dash": "dash"})
-    framed(figure, title or first.name, _about(runs, apart), height=600 if _in_order(first) else 500)
+    one, other = runs
+    about, below = "single inputs: there is no interval", f"below: {other} minus {one}"
+    if max(map(_most, runs.values())) > 1:
+        paired = "in pairs, over the same sequences" if apart.settings.get("paired") else "not paired: other sequences"
+        about, below = with_bars(runs), f"{below}, {paired}; filled: the interval excludes 0"
+    framed(figure, first.name, f"{about}<br>{below}", height=600 if _in_order(first) else 500)
     figure.update_layout(margin={"t": 106, "l": 84}, barmode="group", bargap=0.45, scattermode="group")
     shares = first.units == "share"
     figure.update_yaxes(title=first.units, row=1, **({"range": [-0.03, 1.03], "tickformat": ".0%"} if shares else {}))
@@ -92,16 +96,6 @@ def _below(apart: Measurement) -> go.Scatter:
 def _bars(m: Measurement) -> dict[str, Any] | None:
     """Error bars of the values that are known; none where each value comes from a single example."""
     return None if _most(m) < 2 else interval(m, ~np.isnan(m.values))
-
-
-def _about(runs: Runs, apart: Measurement) -> str:
-    """The subtitle: how many sequences, what the lower row is, and how it was paired."""
-    one, other = runs
-    below = f"below: {other} minus {one}"
-    if max(map(_most, runs.values())) < 2:
-        return f"single inputs: there is no interval<br>{below}"
-    paired = "in pairs, over the same sequences" if apart.settings.get("paired") else "not paired: other sequences"
-    return f"{with_bars(runs)}<br>{below}, {paired}; filled: the interval excludes 0"
 
 
 def _most(m: Measurement) -> int:
