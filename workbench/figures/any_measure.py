@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import add_line, curves, interval, scaled, with_bars
@@ -44,7 +44,7 @@ def bars_beside(runs: Runs, controls: Controls) -> go.Figure:
     for i, (run, m) in enumerate(runs.items()):
         hatches = ("", "/", ".", "x")
         for (null, drawn), hatch in zip({"": m, **controls_of(run, controls)}.items(), hatches, strict=False):
-            labels = [", ".join(place_name(*at) for at in place.items()) or first.name for place in places(drawn)]
+            labels = place_names(drawn, first.name)
             marker = {"color": PALETTE[i % len(PALETTE)], "opacity": 0.5 if null else 1.0, "pattern": {"shape": hatch}}
             name = f"{run}, {null}" if null else run
             values, error = drawn.values.reshape(-1), interval(drawn)
@@ -55,11 +55,9 @@ def bars_beside(runs: Runs, controls: Controls) -> go.Figure:
     return scaled(figure.update_yaxes(title=first.units), first)
 
 
-def places(m: Measurement) -> list[dict[str, Any]]:
-    """Where each value is, in the order of `m.values.reshape(-1)`."""
-    return [
-        {dim: m.coords[dim][i] for dim, i in zip(m.dims, index, strict=True)} for index in np.ndindex(*m.values.shape)
-    ]
+def place_names(m: Measurement, alone: str) -> list[str]:
+    """Where each value is, in words, in the order of `m.values.reshape(-1)`; a single number is called `alone`."""
+    return [", ".join(map(place_name, m.dims, labels)) or alone for labels in product(*(m.coords[d] for d in m.dims))]
 
 
 def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
@@ -98,18 +96,15 @@ def heat(lines: Runs, m: Measurement, along: str, subtitle: str) -> go.Figure:
 def split(m: Measurement, along: str) -> dict[str, Measurement]:
     """One measurement of the single dim `along` for each combination of the other dims' labels."""
     others = [dim for dim in m.dims if dim != along]
-    by_label = {}
-    for index in np.ndindex(*(len(m.coords[dim]) for dim in others)):
-        place = {dim: m.coords[dim][i] for dim, i in zip(others, index, strict=True)}
-        by_label[", ".join(place_name(dim, label) for dim, label in place.items())] = m.select(**place)
-    return by_label
+    return {
+        ", ".join(map(place_name, others, labels)): m.select(**dict(zip(others, labels, strict=True)))
+        for labels in product(*(m.coords[dim] for dim in others))
+    }
 
 
 def place_name(dim: str, label: Any) -> str:
     """`layer 0`, `after attention 0`, or a label that speaks for itself."""
-    if isinstance(label, str):
-        return point_name(label)
-    return f"{dim} {label}"
+    return point_name(label) if isinstance(label, str) else f"{dim} {label}"
 
 
 def tick_labels(line: Measurement) -> list[Any]:

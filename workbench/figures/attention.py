@@ -110,7 +110,6 @@ def attention_arcs(
     which: str = "pattern",
     gold: Sequence[Edge] = (),
     *,
-    query: int | None = None,
     threshold: float = 0.02,
     strongest: int = 120,
 ) -> go.Figure:
@@ -123,7 +122,6 @@ def attention_arcs(
         matrices: `attention_graph.matrices(...)`.
         which: `pattern`, `A²`, ..., or `resolvent`.
         gold: `attention_graph.gold_edges(...)`, or those of one hop.
-        query: draw one position's arcs only.
         threshold: the smallest share of a row that is drawn as an arc.
         strongest: how many arcs to draw at most; where there are more, the subtitle says so.
 
@@ -132,15 +130,13 @@ def attention_arcs(
     """
     part = matrices.select(matrix=which)
     names = literal(part.coords["query"])
-    weight = part.values if query is None else np.where(np.arange(len(names))[:, None] == query, part.values, 0.0)
-    truth = {(q, k) for _, q, k in gold if query in (None, q)}
+    truth = {(q, k) for _, q, k in gold}
     least = threshold_in_words(part.values, threshold)
-    kinds, notes = _kinds_of_arcs(weight, truth, threshold, strongest, least)
+    kinds, notes = _kinds_of_arcs(part.values, truth, threshold, strongest, least)
     if not gold:
         kinds[0] = replace(kinds[0], label="attention")
-    figure = go.Figure([trace for kind in kinds for trace in arcs(kind, weight, names)])
-    title = f"{part.name}: {which}" + ("" if query is None else f", read by {names[query]}")
-    framed(figure, title, f"{subtitle(part)}; {'; '.join(notes)}", height=460)
+    figure = go.Figure([trace for kind in kinds for trace in arcs(kind, part.values, names)])
+    framed(figure, f"{part.name}: {which}", f"{subtitle(part)}; {'; '.join(notes)}", height=460)
     figure.update_xaxes(title="position:token", tickangle=-90, showgrid=False, range=[-0.7, len(names) - 0.3])
     figure.update_xaxes(**thinned(names, 64))
     figure.update_layout(legend={"itemsizing": "constant"})

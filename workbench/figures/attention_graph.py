@@ -100,38 +100,37 @@ def head_roles(runs: Runs, controls: Controls) -> list[go.Figure]:
         controls: the same of each control; shown is the run's `random_graph`, the chance level, and the others on
             hovering.
     """
-    return [_role_map(run, m, controls) for run, m in runs.items()]
-
-
-def _role_map(run: str, m: Measurement, controls: Controls) -> go.Figure:
-    """One run's roles: a row a head, a column a role; of many heads a map of layers and heads for each role."""
-    roles, heads = list(m.coords["role"]), every_head(m)
-    if len(heads) > MOST_ROWS:
-        return _role_maps(run, m, controls)
-    words = [[percent(value) for value in row] for row in _by_head(m)]
-    chance = controls.get(run, {}).get("random_graph")
-    if chance is not None:
-        words = [
-            [f"{word}<br>({percent(value)})" for word, value in zip(*both, strict=True)]
-            for both in zip(words, _by_head(chance), strict=True)
-        ]
-    figure = go.Figure()
-    figure.add_heatmap(
-        z=_by_head(m),
-        x=["<br>".join(role.split()) for role in roles],
-        y=heads,
-        text=words,
-        texttemplate="%{text}",
-        textfont={"color": "#222222", "size": 12},
-        **cells(PALE, "share", share=True, gap=2, tickformat=".0%", outlinewidth=1),
-        customdata=_role_hover(m, controls_of(run, controls)),
-        hovertemplate="%{customdata}<extra></extra>",
-    )
-    note = "; in brackets: attention drawn at random" if chance is not None else ""
-    subtitle = f"{run}: share of a query's attention, over queries with such a key{note}; {sample_size({run: m})}"
-    framed(figure, "Head roles", subtitle, height=210 + 44 * len(heads), legend=False, of=run)
-    figure.update_xaxes(title="role", showgrid=False, side="bottom")
-    return figure.update_yaxes(title="head", showgrid=False, autorange="reversed", automargin=True)
+    figures = []
+    for run, m in runs.items():
+        roles, heads = list(m.coords["role"]), every_head(m)
+        if len(heads) > MOST_ROWS:
+            figures.append(_role_maps(run, m, controls))
+            continue
+        words = [[percent(value) for value in row] for row in _by_head(m)]
+        chance = controls.get(run, {}).get("random_graph")
+        if chance is not None:
+            words = [
+                [f"{word}<br>({percent(value)})" for word, value in zip(*both, strict=True)]
+                for both in zip(words, _by_head(chance), strict=True)
+            ]
+        figure = go.Figure()
+        figure.add_heatmap(
+            z=_by_head(m),
+            x=["<br>".join(role.split()) for role in roles],
+            y=heads,
+            text=words,
+            texttemplate="%{text}",
+            textfont={"color": "#222222", "size": 12},
+            **cells(PALE, "share", share=True, gap=2, tickformat=".0%", outlinewidth=1),
+            customdata=_role_hover(m, controls_of(run, controls)),
+            hovertemplate="%{customdata}<extra></extra>",
+        )
+        note = "; in brackets: attention drawn at random" if chance is not None else ""
+        subtitle = f"{run}: share of a query's attention, over queries with such a key{note}; {sample_size({run: m})}"
+        framed(figure, "Head roles", subtitle, height=210 + 44 * len(heads), legend=False, of=run)
+        figure.update_xaxes(title="role", showgrid=False, side="bottom")
+        figures.append(figure.update_yaxes(title="head", showgrid=False, autorange="reversed", automargin=True))
+    return figures
 
 
 def _role_maps(run: str, m: Measurement, controls: Controls) -> go.Figure:

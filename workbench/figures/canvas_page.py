@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,34 +21,28 @@ MOST_TRUTH = 800  # gold edges that a page can hold back until their query is ho
 Kind = Literal["right", "shortcut", "wrong", "idle", "missing"]
 
 
-@dataclass(frozen=True)
-class EdgeStyle:
+class EdgeStyle(NamedTuple):
     """How one kind of edge is drawn; kinds differ in their dashes too, for readers who see no colours.
 
     Attributes:
         name: what hovering over an edge calls it.
-        meaning: what the legend adds to the name.
+        label: the legend's words.
         colour: of the line.
         dash: of the line, as SVG's `stroke-dasharray`; None for a solid one.
     """
 
     name: str
-    meaning: str
+    label: str
     colour: str
     dash: str | None = None
 
-    @property
-    def label(self) -> str:
-        """The legend's words."""
-        return f"{self.name}: {self.meaning}" if self.meaning else self.name
-
 
 KINDS: dict[Kind, EdgeStyle] = {
-    "right": EdgeStyle("correct", "the edge the task needs here", GREEN),
-    "shortcut": EdgeStyle("shortcut", "an ancestor at another hop", SKY, "7 3"),
-    "wrong": EdgeStyle("wrong", "not an edge of the task", VERMILLION, "3 2"),
-    "idle": EdgeStyle("other", "the task needs no edge of its query", GREY),
-    "missing": EdgeStyle("missing", "an edge the task needs, too weak to be drawn", PURPLE, "1 4"),
+    "right": EdgeStyle("correct", "correct: the edge the task needs here", GREEN),
+    "shortcut": EdgeStyle("shortcut", "shortcut: an ancestor at another hop", SKY, "7 3"),
+    "wrong": EdgeStyle("wrong", "wrong: not an edge of the task", VERMILLION, "3 2"),
+    "idle": EdgeStyle("other", "other: the task needs no edge of its query", GREY),
+    "missing": EdgeStyle("missing", "missing: an edge the task needs, too weak to be drawn", PURPLE, "1 4"),
 }
 """Kind of edge -> how it is drawn."""
 
@@ -134,12 +127,13 @@ class CanvasPage(TokenPage):
         every = [(1, q, k) for members in edges.values() for q, k in members if self.holds(q, k)]
         self.name("attention", base + 14, "from the key that is read to the query that reads it")
         self.idle_in_focus_alone = self.query is None and any(edges[kind] for kind in KINDS if kind != "idle")
-        for kind in ("idle", "missing", "wrong", "shortcut", "right"):
-            style = KINDS[kind]  # type: ignore[index]
+        kinds: tuple[Kind, ...] = ("idle", "missing", "wrong", "shortcut", "right")
+        for kind in kinds:
+            style = KINDS[kind]
             far = " far" if kind == "idle" and self.idle_in_focus_alone else ""
-            focus = [(q, k) for q, k in edges[kind] if self.query in (None, q) and self.holds(q, k)]  # type: ignore[index]
+            focus = [(q, k) for q, k in edges[kind] if self.query in (None, q) and self.holds(q, k)]
             drawn = focus[:STRONGEST]
-            left_out += sum(self.query in (None, q) for q, _ in edges[kind]) - len(drawn)  # type: ignore[index]
+            left_out += sum(self.query in (None, q) for q, _ in edges[kind]) - len(drawn)
             for q, k in reversed(drawn):
                 share = float(weight[q, k])
                 self.arc(

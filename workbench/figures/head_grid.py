@@ -45,7 +45,8 @@ def head_grid(
     patterns = [attention_graph.pattern(seen, layer)[0] for layer in range(seen.subject.n_layers)]
     n_heads = sum(map(len, patterns))
     side = next((side for most, side in SIDES.items() if n_heads <= most), TINY)
-    told = [one for one in (scores, fallen) if one is not None]
+    below = {f"share of mass {ON_EDGES}": scores, "(−) answers lost without it": fallen}
+    told = [words for words, m in below.items() if m is not None]
     parts, x, y, width = [], 0, 3, 0
     down = TITLE + side + 4 + LINE * len(told) * (side > TINY) + GAP
     for layer, heads in enumerate(patterns):
@@ -58,16 +59,10 @@ def head_grid(
             parts += _head(box, (layer, head), weight.detach(), scores, fallen, marked=(layer, head) == chosen)
         x += across
         width = max(width, x)
-    says = _says(scores, fallen, "below" if side > TINY else "on hover")
-    return Drawing("Every head on this input", says, "".join(parts), width, y + down - GAP)
-
-
-def _says(scores: Measurement | None, fallen: Measurement | None, where: str) -> str:
-    """What the pictures are, and the numbers that are told below them or on hover."""
-    below = [] if scores is None else [f"share of mass {ON_EDGES}"]
-    below += [] if fallen is None else ["(−) answers lost without it"]
     says = "rows are queries, columns keys"
-    return f"{says}; {where}: {', '.join(below)}, on other sequences" if below else says
+    if told:
+        says += f"; {'below' if side > TINY else 'on hover'}: {', '.join(told)}, on other sequences"
+    return Drawing("Every head on this input", says, "".join(parts), width, y + down - GAP)
 
 
 def _head(

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.figures.any_measure import place_name, places
+from workbench.figures.any_measure import place_names
 from workbench.figures.curves import Runs, interval, sample_size, scaled, with_bars
 from workbench.figures.runs_and_controls import dots
 from workbench.figures.style import GREY, PALETTE, PURPLE, SYMBOLS, framed, ordered_union
@@ -114,7 +114,7 @@ def _labels(m: Measurement) -> list[Any]:
     if _in_order(m):
         dim = m.dims[0]
         return [point_name(label) if dim in POINTS else label for label in m.coords[dim]]
-    return [", ".join(place_name(*at) for at in place.items()) or m.name for place in places(m)]
+    return place_names(m, m.name)
 
 
 def _axis(figure: go.Figure, sides: list[Measurement]) -> go.Figure:
