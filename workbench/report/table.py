@@ -64,18 +64,18 @@ def members_of(one: Column) -> Sequence[Inspected]:
 
 def claim_lines(columns: Sequence[Column]) -> Lines:
     """Every claim in words, places with the same result in one line."""
-    each = [(one, [line for claim in judged_claims(one) for line in claims.lines(claim)]) for one in columns]
-    return [(f"{one.name}{_heads(one)}", lines) for one, lines in each if lines]
-
-
-def _heads(one: Column) -> str:
-    """Words for the head that claims about heads are read at."""
-    members = members_of(one)
-    if not _claims_of_heads(one):
-        return ""
-    if len(members) == 1:
-        return f", of {where_in_words([members[0].head])}" if members[0].head else ""
-    return ", each seed's own head: " + "; ".join(where_in_words([member.head]) for member in members if member.head)
+    by_column: Lines = []
+    for one in columns:
+        lines = [line for claim in judged_claims(one) for line in claims.lines(claim)]
+        heads = [where_in_words([member.head]) for member in members_of(one) if member.head]
+        if not _claims_of_heads(one):
+            whose = ""
+        elif len(members_of(one)) == 1:
+            whose = f", of {heads[0]}" if heads else ""
+        else:
+            whose = ", each seed's own head: " + "; ".join(heads)
+        by_column += [(f"{one.name}{whose}", lines)] if lines else []
+    return by_column
 
 
 def as_text(table: Table, width: int) -> str:
@@ -111,7 +111,10 @@ def rows(columns: Sequence[Column]) -> list[Row]:
     add("model", _shape)
     add("trained for", _trained)
     kinds = dict.fromkeys(member.sample.kind for one in columns for member in members_of(one))
-    add(f"{' or '.join(kinds)} sequences", _sequences)
+    add(
+        f"{' or '.join(kinds)} sequences",
+        lambda one: "; ".join(dict.fromkeys(member.sample.in_words for member in members_of(one))),
+    )
     _add_answers(add, columns)
     entropy = next((one["entropy"].mean for one in columns if "entropy" in one), None)
     if entropy is not None:
@@ -148,6 +151,11 @@ def _without_dominant(one: Column, name: str, dim: str, label: Any) -> Measureme
 
 def _add_answers(add: Add, columns: Sequence[Column]) -> None:
     """Rows of right answers, of the loss, and of decoded answers."""
+
+    def perplexity(loss: Measurement) -> str:
+        low, high = (None if end is None else np.exp(end) for end in (loss.low, loss.high))
+        return number(replace(loss, values=np.exp(loss.values), low=low, high=high))
+
     if any("overall" in one for one in columns):
         for unit in ("position", "sequence"):
             add(f"accuracy, per {unit}", _cell("overall", {"unit": unit}, share))
@@ -161,7 +169,7 @@ def _add_answers(add: Add, columns: Sequence[Column]) -> None:
             label = f"{name.lower()}{part.removeprefix('loss')} (nats)"
             add(label, lambda one, own=own, at={"part": part}: value(own.get(one.name), at, number))  # type: ignore[misc]
     if any("loss" in one and members_of(one)[0].run.task().running_text for one in columns):
-        add("perplexity", _cell("loss", {"part": "loss"}, _perplexity))
+        add("perplexity", _cell("loss", {"part": "loss"}, perplexity))
     for name, words, show in DECODED:
         if any(name in one and not one[name].mean.dims for one in columns):
             add(words, _cell(name, {}, show))
@@ -170,12 +178,6 @@ def _add_answers(add: Add, columns: Sequence[Column]) -> None:
             add(words, lambda one: "")
         for group, label in places:
             add(f"  {group} {label}", _cell(name, {group: label}, show))
-
-
-def _perplexity(loss: Measurement) -> str:
-    """The exponential of a loss, with its interval."""
-    low, high = (None if end is None else np.exp(end) for end in (loss.low, loss.high))
-    return number(replace(loss, values=np.exp(loss.values), low=low, high=high))
 
 
 def _add_mechanism(add: Add, columns: Sequence[Column], name: str) -> None:
@@ -276,11 +278,6 @@ def _trained(one: Column) -> str:
     if len(members) > 1:
         return f"mean of seeds {', '.join(str(member.run.config.seed) for member in members)}"
     return f"{members[0].run.step()} of {config.steps} steps, seed {config.seed}"
-
-
-def _sequences(one: Column) -> str:
-    """How many sequences a column was measured on; of several seeds each run's number where they differ."""
-    return "; ".join(dict.fromkeys(member.sample.in_words for member in members_of(one)))
 
 
 def _head(one: Column) -> str:
