@@ -173,8 +173,7 @@ def node_scores(scores: Measurement, control: Measurement | None = None) -> go.F
     above = TOP + ROOM * (control is not None)
     framed(figure, "Where heads and MLPs carry the answer", subtitle, height=above + tall + BOTTOM, legend=False)
     figure.update_layout(margin={"t": above})
-    bar = {"title": {"text": scores.units, "side": "right"}, "thickness": 12, "outlinewidth": 0}
-    figure.update_layout(coloraxis={"colorscale": DIVERGING, "cmin": -most, "cmax": most, "colorbar": bar})
+    figure.update_layout(coloraxis={"cmin": -most, "cmax": most, **cells(DIVERGING, scores.units)})
     figure.update_xaxes(showgrid=False)
     figure.update_xaxes(title="position", row=len(shown))
     return figure.update_yaxes(showgrid=False, automargin=True, type="category")

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.attention import along, outline_gold, tops
-from workbench.figures.style import GREY, PALETTE, framed, literal, thinned
+from workbench.figures.style import GREY, PALETTE, cells, framed, literal, thinned
 from workbench.figures.token_page import part_drawn, window
 from workbench.instruments.attention.attention_graph import Edge, hop_of
 from workbench.instruments.attention.strongest_paths import Path
@@ -119,8 +119,7 @@ def _grid(titles: Sequence[str], words: Sequence[str], rows: int, columns: int) 
         if number >= len(titles):
             figure.update_xaxes(visible=False, **where).update_yaxes(visible=False, **where)
     figure.update_annotations(font={"size": 13})
-    bar = {"title": {"text": "share of the row", "side": "right"}, "thickness": 12, "outlinewidth": 0}
-    figure.update_layout(coloraxis={"colorscale": STEEP, "cmin": 0, "colorbar": bar})
+    figure.update_layout(coloraxis={"cmin": 0, **cells(STEEP, "share of the row")})
     last, ticks = len(words) - 0.5, thinned(words, 64 // (columns + 1))
     axis = {"type": "category", "showgrid": False, "autorange": False, **ticks}
     figure.update_xaxes(tickangle=-90, range=[-0.5, last], constrain="domain", **axis)
@@ -172,8 +171,7 @@ def path_arcs(paths: Sequence[Path], names: Sequence[str], title: str, subtitle:
     Raises:
         ValueError: if there is no path.
     """
-    _check(paths)
-    figure, names = go.Figure(), literal(names)
+    figure, names = _figure(paths, names, title, subtitle)
     for rank, path in reversed(list(enumerate(paths))):
         hops = list(pairwise(path.positions))
         figure.add_scatter(**along(hops), mode="lines", hoverinfo="skip", **_look(rank, path))
@@ -186,7 +184,6 @@ def path_arcs(paths: Sequence[Path], names: Sequence[str], title: str, subtitle:
             legendgroup=str(rank),
             showlegend=False,
         )
-    _frame(figure, names, title, subtitle, len(paths))
     return figure.update_yaxes(visible=False, rangemode="tozero")
 
 
@@ -202,8 +199,8 @@ def path_layers(paths: Sequence[Path], names: Sequence[str], title: str, subtitl
     Raises:
         ValueError: if there is no path.
     """
-    _check(paths)
-    figure, names, n_layers = go.Figure(), literal(names), len(paths[0].layers)
+    figure, names = _figure(paths, names, title, subtitle)
+    n_layers = len(paths[0].layers)
     for level in range(n_layers + 1):
         figure.add_scatter(
             x=list(range(len(names))),
@@ -225,14 +222,19 @@ def path_layers(paths: Sequence[Path], names: Sequence[str], title: str, subtitl
             hovertemplate="%{text}<extra></extra>",
             **_look(rank, path),
         )
-    _frame(figure, names, title, subtitle, len(paths))
     ticks = ["input", *(f"after layer {layer}" for layer in range(n_layers))]
     return figure.update_yaxes(tickvals=list(range(n_layers + 1)), ticktext=ticks, showgrid=False, automargin=True)
 
 
-def _check(paths: Sequence[Path]) -> None:
+def _figure(paths: Sequence[Path], names: Sequence[str], title: str, subtitle: str) -> tuple[go.Figure, list[str]]:
+    """A framed figure over the tokens, with room for a legend of paths; and the tokens as Plotly takes them."""
     if not paths:
         raise ValueError("there is no path to draw: none of positive weight leads from this query to this key")
+    names = literal(names)
+    figure = framed(go.Figure(), title, subtitle, height=400 + 24 * len(paths))
+    figure.update_layout(margin={"b": 110 + 22 * len(paths)}, legend={"orientation": "v"})
+    figure.update_xaxes(title="position:token", tickangle=-90, showgrid=False, range=[-0.7, len(names) - 0.3])
+    return figure.update_xaxes(**thinned(names, 64)), list(names)
 
 
 def _look(rank: int, path: Path) -> dict[str, Any]:
@@ -250,10 +252,3 @@ def _look(rank: int, path: Path) -> dict[str, Any]:
 def _shortened(steps: list[str]) -> list[str]:
     """The first steps and the last step of a long path, for the legend; the figure itself draws the whole path."""
     return steps if len(steps) <= MOST_NAMED else [*steps[: MOST_NAMED - 2], f"… {len(steps)} in all …", steps[-1]]
-
-
-def _frame(figure: go.Figure, names: Sequence[str], title: str, subtitle: str, n_paths: int) -> None:
-    framed(figure, title, subtitle, height=400 + 24 * n_paths)
-    figure.update_layout(margin={"b": 110 + 22 * n_paths}, legend={"orientation": "v"})
-    figure.update_xaxes(title="position:token", tickangle=-90, showgrid=False, range=[-0.7, len(names) - 0.3])
-    figure.update_xaxes(**thinned(names, 64))

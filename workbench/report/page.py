@@ -121,16 +121,16 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _comparisons(differences: pd.DataFrame | None, groups: Sequence[OverSeeds], names: Sequence[str]) -> Iterator[Part]:
+    """A part for the two runs compared, and for every two groups of seeds: how it was made, and the first rows."""
+    compared: list[tuple[str, str, pd.DataFrame, Sequence[str]]] = []
     if differences is not None:
-        yield "The two runs compared", _comparison(comparison_heading(differences), differences, names)
+        compared.append(("The two runs compared", comparison_heading(differences), differences, names))
     for one in groups:
-        text = _comparison(over_seeds_heading(one), one.differences, (one.first, one.second))
-        yield f"Compared over seeds: {one.second}", text
-
-
-def _comparison(text: str, differences: pd.DataFrame, names: Sequence[str]) -> str:
-    shown = _table(["", *names, "difference", "n", "p", "p (Holm)"], difference_rows(differences))
-    return f"<p>{escape(text)}</p>{shown}"
+        sides = (one.first, one.second)
+        compared.append((f"Compared over seeds: {one.second}", over_seeds_heading(one), one.differences, sides))
+    for title, text, table, pair in compared:
+        shown = _table(["", *pair, "difference", "n", "p", "p (Holm)"], difference_rows(table))
+        yield title, f"<p>{escape(text)}</p>{shown}"
 
 
 def _runs(inspected: Sequence[Inspected]) -> str:
