@@ -79,8 +79,10 @@ class Heads:
         n_heads = len(mean.coords["layer"]) * len(mean.coords["head"])
         lines = [words.of_sample(self.n, n_heads, self.removed_on, self.right, self.others), ""]
         lines += [*words.of_roles(rows, self.prompts), ""] if rows else []
-        best = {each.role: each for each in reversed(shown)}
-        for each in (best[role] for role in dict.fromkeys(each.role for each in shown)):
+        best: dict[str, RoleHead] = {}
+        for each in shown:
+            best.setdefault(each.role, each)
+        for each in best.values():
             (first, *below), *_ = claim_words.lines(JudgedClaim(places=(each.judgement,)))
             below += [] if each.pairs is None else [words.of_pairs(*each.pairs)]
             lines += [first.replace("Gold precision", "The task's true edges"), *(f"  {line}" for line in below)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -192,38 +192,28 @@ def _add_mechanism(add: Add, columns: Sequence[Column], name: str) -> None:
         label = first.name + (f": {place_in_words(where)}" if where else "")
         add(label, lambda one, where=where: value(scores.get(one.name), where, share))  # type: ignore[misc]
         add("  nearest control", lambda one, where=where: value(strongest.get(one.name), where, _named))  # type: ignore[misc]
-    tests = [test for one in columns if (test := _causal(one, name)) is not None]
-    edits = dict.fromkeys(edit for test in tests if test.dims == ("edit", "outcome") for edit in test.coords["edit"])
+    causal = {one.name: test for one in columns if name in one and (test := one[name].causal) is not None}
+    tests = {label: test.mean for label, test in causal.items()}
+    plain = [test for test in tests.values() if test.dims == ("edit", "outcome")]
+    edits = dict.fromkeys(edit for test in plain for edit in test.coords["edit"])
+    kinds = dict.fromkeys(kind for test in causal.values() for kind in test.nulls)
     for edit in edits:
         outcome = "changed" if edit == "elsewhere" else "as claimed"
         place_in_test = {"edit": edit, "outcome": outcome}
         words = "edited elsewhere: answer changes" if edit == "elsewhere" else f"edited ({edit}): changes as claimed"
-        add(f"  {words}", lambda one, at=place_in_test: value(_causal(one, name), at, share))  # type: ignore[misc]
-        kinds = dict.fromkeys(kind for one in columns if name in one for kind in _uninformed(one, name))
+        add(f"  {words}", lambda one, at=place_in_test: value(tests.get(one.name), at, share))  # type: ignore[misc]
         for kind in kinds if edit == "claimed" else ():
-            add(f"    the same in {control_in_words(kind)}", lambda one, kind=kind: _counted(one, name, kind))  # type: ignore[misc]
+            nulls = {label: test.nulls.get(kind) for label, test in causal.items()}
+            add(f"    the same in {control_in_words(kind)}", lambda one, nulls=nulls: _counted(nulls.get(one.name)))  # type: ignore[misc]
 
 
-def _uninformed(one: Column, name: str) -> Mapping[str, Measurement]:
-    """The causal test of uninformed models, by kind."""
-    causal = one[name].causal
-    return {} if causal is None else causal.nulls
-
-
-def _counted(one: Column, name: str, kind: str) -> str:
+def _counted(null: Measurement | None) -> str:
     """Of all right answers of uninformed models of a kind, how many change as claimed: `13 of 34 in 4 models`."""
-    null = _uninformed(one, name).get(kind) if name in one else None
     if null is None:
         return "–"
     done = null.select(edit="claimed", outcome="as claimed")
     assert done.n is not None
     return claims.tried([(float(np.nansum(done.values * done.n)), int(done.n.sum()))], len(done.n))
-
-
-def _causal(one: Column, name: str) -> Measurement | None:
-    """A causal test's mean over examples; None where none was made."""
-    causal = one[name].causal if name in one else None
-    return None if causal is None else causal.mean
 
 
 def _named(m: Measurement) -> str:
