@@ -90,8 +90,7 @@ def probe_by_layer(measured: Measurement) -> go.Figure:
     _add_conditions(figure, measured, x, measured.coords["condition"])
     framed(figure, f"{named(measured)}, by layer", about(measured), height=460)
     _share_axis(figure, measured)
-    figure.update_xaxes(type="category", categoryorder="array", categoryarray=x)
-    return figure.update_xaxes(title=LAYERS)
+    return figure.update_xaxes(title=LAYERS, type="category", categoryorder="array", categoryarray=x)
 
 
 def probe_runs(runs: Mapping[str, Measurement]) -> go.Figure:
@@ -110,11 +109,10 @@ def probe_runs(runs: Mapping[str, Measurement]) -> go.Figure:
             if dash != "solid":
                 name, look = f"{run}, {BASELINE}", look | {"main": False, "width": 1.5, "mode": "lines"}
             add_line(figure, line, x, name, PALETTE[i % len(PALETTE)], **look)
-    longest = max((measured.coords["point"] for measured in runs.values()), key=len)
+    longest = [point_name(p) for p in max((measured.coords["point"] for measured in runs.values()), key=len)]
     framed(figure, f"{named(first)}, run by run", about(first, whose=""), height=460)
     _share_axis(figure, first)
-    figure.update_xaxes(type="category", categoryorder="array", categoryarray=[point_name(p) for p in longest])
-    return figure.update_xaxes(title=LAYERS)
+    return figure.update_xaxes(title=LAYERS, type="category", categoryorder="array", categoryarray=longest)
 
 
 def probe_map(measured: Measurement) -> go.Figure:

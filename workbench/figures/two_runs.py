@@ -56,17 +56,12 @@ def with_difference(runs: Runs, apart: Measurement) -> go.Figure:
 def _side(m: Measurement, name: str, i: int) -> Any:
     """One side's line, or its bars where the places have no order."""
     known = ~np.isnan(m.values.reshape(-1))
-    shown: dict[str, Any] = {
-        "x": list(compress(_labels(m), known)),
-        "y": m.values.reshape(-1)[known],
-        "error_y": _bars(m),
-        "name": name,
-    }
+    shown: dict[str, Any] = {"x": list(compress(_labels(m), known)), "y": m.values.reshape(-1)[known], "name": name}
     if not _in_order(m):
-        shown["error_y"] = {**(shown["error_y"] or {}), "color": GREY}
-        return go.Bar(**shown, offsetgroup=name, marker={"color": PALETTE[i], "pattern": {"shape": ("", "/")[i]}})
-    line = {"color": PALETTE[i], "width": 2.5}
-    return go.Scatter(**shown, mode="lines+markers", line=line, marker={"symbol": SYMBOLS[i], "size": 8})
+        bars, look = {**(_bars(m) or {}), "color": GREY}, {"color": PALETTE[i], "pattern": {"shape": ("", "/")[i]}}
+        return go.Bar(**shown, error_y=bars, offsetgroup=name, marker=look)
+    shown |= {"mode": "lines+markers", "line": {"color": PALETTE[i], "width": 2.5}}
+    return go.Scatter(**shown, error_y=_bars(m), marker={"symbol": SYMBOLS[i], "size": 8})
 
 
 def _seeds(m: Measurement, colour: str, name: str | None = None) -> list[go.Scatter]:
