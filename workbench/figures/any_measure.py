@@ -64,9 +64,18 @@ def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
     """One run over one dim; the other dims' labels are lines, or where they are many the rows of a map."""
     lines = split(m, along)
     subtitle = f"{run}; {with_bars({run: m})}"
+    figure, axis = go.Figure(), {"title": axis_title(m, along)}
     if len(lines) > MOST_LINES:
-        return heat(lines, m, along, subtitle).update_layout(meta={"of": run})
-    figure = go.Figure()
+        figure.add_heatmap(
+            z=[line.values for line in lines.values()],
+            x=tick_labels(next(iter(lines.values()))),
+            y=list(lines),
+            **cells(SHADES, m.units, share=m.units == "share"),
+            hovertemplate="%{y}, " + axis["title"] + " %{x}: %{z:.3f}<extra></extra>",
+        )
+        framed(figure, m.name, subtitle, height=190 + min(900, 24 * len(lines)), legend=False, of=run)
+        figure.update_xaxes(**axis, type="category")
+        return figure.update_yaxes(autorange="reversed", automargin=True, type="category")
     for i, (label, line) in enumerate(lines.items()):
         colour = PALETTE[i % len(PALETTE)]
         add_line(figure, line, tick_labels(line), label, colour, dash=DASHES[0], size=6)
@@ -74,23 +83,8 @@ def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
             at, look = split(control, along)[label], dict[str, Any]({"main": False, "dash": DASHES[1 + j % 3]})
             add_line(figure, at, tick_labels(at), f"{label}, {name}", colour, width=1.5, size=4, **look)
     framed(figure, m.name, subtitle + ("; dashed: controls" if controls else ""), of=run)
-    figure.update_xaxes(title=axis_title(m, along), type="category" if along in ("layer", "point") else None)
+    figure.update_xaxes(**axis, type="category" if along in ("layer", "point") else None)
     return scaled(figure.update_yaxes(title=m.units), m)
-
-
-def heat(lines: Runs, m: Measurement, along: str, subtitle: str) -> go.Figure:
-    """A map with a row for each line."""
-    figure = go.Figure()
-    figure.add_heatmap(
-        z=[line.values for line in lines.values()],
-        x=tick_labels(next(iter(lines.values()))),
-        y=list(lines),
-        **cells(SHADES, m.units, share=m.units == "share"),
-        hovertemplate="%{y}, " + axis_title(m, along) + " %{x}: %{z:.3f}<extra></extra>",
-    )
-    framed(figure, m.name, subtitle, height=190 + min(900, 24 * len(lines)), legend=False)
-    figure.update_xaxes(title=axis_title(m, along), type="category")
-    return figure.update_yaxes(autorange="reversed", automargin=True, type="category")
 
 
 def split(m: Measurement, along: str) -> dict[str, Measurement]:
