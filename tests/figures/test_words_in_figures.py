@@ -40,7 +40,7 @@ def every_figure(model: Pretrained, seen: Capture) -> Iterator[go.Figure]:
     m = attention_graph.matrices(seen, 0, 0, 0, 2)
     pattern, names = seen["blocks.0.attn.hook_pattern"][0], attention_graph.position_names(seen, 0)
     yield figures.attention_matrix(m, "pattern")
-    yield figures.attention_arcs(m, "pattern", query=0)
+    yield figures.attention_arcs(m, "pattern")
     yield figures.attention_difference(m, m, "pattern")
     yield figures.side_by_side({"one": m.select(matrix="pattern")})
     yield figures.path_arcs(within_layer(pattern[0].tril(-1), 3, 0), names, "Paths")

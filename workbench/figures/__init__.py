@@ -13,7 +13,7 @@ from workbench.figures import layers
 from workbench.figures.any_measure import any_measure
 from workbench.figures.attention import attention_arcs, attention_matrix
 from workbench.figures.attention_graph import graph_measures, head_roles, hop_ladder, knockout
-from workbench.figures.canvas import canvas, residual_maps
+from workbench.figures.canvas import canvas, residual_maps, thumbnail
 from workbench.figures.circuit import circuit, faithfulness
 from workbench.figures.curves import accuracy, gold_mass, hops
 from workbench.figures.dispersion import dispersion
@@ -36,7 +36,6 @@ from workbench.figures.layers import layer_similarity
 from workbench.figures.learning_curves import learning_curves
 from workbench.figures.mechanisms import causal, causal_tests, mechanism_rates, mechanisms
 from workbench.figures.next_token import next_token
-from workbench.figures.node_scores import node_scores
 from workbench.figures.over_training import (
     map_over_training,
     mark_step,
@@ -46,12 +45,11 @@ from workbench.figures.over_training import (
     shade_steps,
 )
 from workbench.figures.paper_projection import paper_projection
-from workbench.figures.patch_grid import patch_grid, swap
+from workbench.figures.patch_grid import node_scores, patch_grid, swap
 from workbench.figures.paths import hop_matrices, path_arcs, path_layers, side_by_side
 from workbench.figures.probes import probe_by_layer, probe_card, probe_learning, probe_map, probe_runs, probe_use
 from workbench.figures.projection import components, lens_map, projection_bars, projection_map, token_trajectory
 from workbench.figures.runs_and_controls import Controls, Runs
-from workbench.figures.thumbnail import thumbnail
 from workbench.figures.timeline import timeline
 from workbench.figures.token_circuit import token_circuit
 from workbench.figures.training_film import training_film

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 
 from workbench.figures.curves import add_line, curves, interval, scaled, with_bars
@@ -44,7 +44,7 @@ def bars_beside(runs: Runs, controls: Controls) -> go.Figure:
     for i, (run, m) in enumerate(runs.items()):
         hatches = ("", "/", ".", "x")
         for (null, drawn), hatch in zip({"": m, **controls_of(run, controls)}.items(), hatches, strict=False):
-            labels = [", ".join(place_name(*at) for at in place.items()) or first.name for place in places(drawn)]
+            labels = place_names(drawn, first.name)
             marker = {"color": PALETTE[i % len(PALETTE)], "opacity": 0.5 if null else 1.0, "pattern": {"shape": hatch}}
             name = f"{run}, {null}" if null else run
             values, error = drawn.values.reshape(-1), interval(drawn)
@@ -55,20 +55,27 @@ def bars_beside(runs: Runs, controls: Controls) -> go.Figure:
     return scaled(figure.update_yaxes(title=first.units), first)
 
 
-def places(m: Measurement) -> list[dict[str, Any]]:
-    """Where each value is, in the order of `m.values.reshape(-1)`."""
-    return [
-        {dim: m.coords[dim][i] for dim, i in zip(m.dims, index, strict=True)} for index in np.ndindex(*m.values.shape)
-    ]
+def place_names(m: Measurement, alone: str) -> list[str]:
+    """Where each value is, in words, in the order of `m.values.reshape(-1)`; a single number is called `alone`."""
+    return [", ".join(map(place_name, m.dims, labels)) or alone for labels in product(*(m.coords[d] for d in m.dims))]
 
 
 def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
     """One run over one dim; the other dims' labels are lines, or where they are many the rows of a map."""
     lines = split(m, along)
     subtitle = f"{run}; {with_bars({run: m})}"
+    figure, axis = go.Figure(), {"title": axis_title(m, along)}
     if len(lines) > MOST_LINES:
-        return heat(lines, m, along, subtitle).update_layout(meta={"of": run})
-    figure = go.Figure()
+        figure.add_heatmap(
+            z=[line.values for line in lines.values()],
+            x=tick_labels(next(iter(lines.values()))),
+            y=list(lines),
+            **cells(SHADES, m.units, share=m.units == "share"),
+            hovertemplate="%{y}, " + axis["title"] + " %{x}: %{z:.3f}<extra></extra>",
+        )
+        framed(figure, m.name, subtitle, height=190 + min(900, 24 * len(lines)), legend=False, of=run)
+        figure.update_xaxes(**axis, type="category")
+        return figure.update_yaxes(autorange="reversed", automargin=True, type="category")
     for i, (label, line) in enumerate(lines.items()):
         colour = PALETTE[i % len(PALETTE)]
         add_line(figure, line, tick_labels(line), label, colour, dash=DASHES[0], size=6)
@@ -76,40 +83,22 @@ def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
             at, look = split(control, along)[label], dict[str, Any]({"main": False, "dash": DASHES[1 + j % 3]})
             add_line(figure, at, tick_labels(at), f"{label}, {name}", colour, width=1.5, size=4, **look)
     framed(figure, m.name, subtitle + ("; dashed: controls" if controls else ""), of=run)
-    figure.update_xaxes(title=axis_title(m, along), type="category" if along in ("layer", "point") else None)
+    figure.update_xaxes(**axis, type="category" if along in ("layer", "point") else None)
     return scaled(figure.update_yaxes(title=m.units), m)
-
-
-def heat(lines: Runs, m: Measurement, along: str, subtitle: str) -> go.Figure:
-    """A map with a row for each line."""
-    figure = go.Figure()
-    figure.add_heatmap(
-        z=[line.values for line in lines.values()],
-        x=tick_labels(next(iter(lines.values()))),
-        y=list(lines),
-        **cells(SHADES, m.units, share=m.units == "share"),
-        hovertemplate="%{y}, " + axis_title(m, along) + " %{x}: %{z:.3f}<extra></extra>",
-    )
-    framed(figure, m.name, subtitle, height=190 + min(900, 24 * len(lines)), legend=False)
-    figure.update_xaxes(title=axis_title(m, along), type="category")
-    return figure.update_yaxes(autorange="reversed", automargin=True, type="category")
 
 
 def split(m: Measurement, along: str) -> dict[str, Measurement]:
     """One measurement of the single dim `along` for each combination of the other dims' labels."""
     others = [dim for dim in m.dims if dim != along]
-    by_label = {}
-    for index in np.ndindex(*(len(m.coords[dim]) for dim in others)):
-        place = {dim: m.coords[dim][i] for dim, i in zip(others, index, strict=True)}
-        by_label[", ".join(place_name(dim, label) for dim, label in place.items())] = m.select(**place)
-    return by_label
+    return {
+        ", ".join(map(place_name, others, labels)): m.select(**dict(zip(others, labels, strict=True)))
+        for labels in product(*(m.coords[dim] for dim in others))
+    }
 
 
 def place_name(dim: str, label: Any) -> str:
     """`layer 0`, `after attention 0`, or a label that speaks for itself."""
-    if isinstance(label, str):
-        return point_name(label)
-    return f"{dim} {label}"
+    return point_name(label) if isinstance(label, str) else f"{dim} {label}"
 
 
 def tick_labels(line: Measurement) -> list[Any]:

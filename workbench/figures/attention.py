@@ -65,7 +65,7 @@ def attention_matrix(matrices: Measurement, which: str = "pattern", gold: Sequen
         customdata=[[f"{query} reads {key}" for key in names] for query in names],
         hovertemplate="%{customdata}: %{z:.3f}<extra></extra>",
     )
-    _outline_gold(figure, gold, size=max(4, min(26, 400 // len(names))))
+    outline_gold(figure, gold, range(len(names)), max(4, min(26, 400 // len(names))))
     framed(figure, f"{part.name}: {which}", subtitle(part), height=760, legend=bool(gold))
     figure.update_layout(width=820)
     last = len(names) - 0.5
@@ -75,21 +75,33 @@ def attention_matrix(matrices: Measurement, which: str = "pattern", gold: Sequen
     return figure.update_yaxes(range=[last, -0.5], scaleanchor="x", constrain="domain")
 
 
-def _outline_gold(figure: go.Figure, gold: Sequence[Edge], size: int) -> None:
-    """Squares around the gold edges of the first hop, circles around those of further hops."""
-    marks = {
-        "gold, 1 hop": ("square-open", ORANGE, [edge for edge in gold if edge[0] == 1]),
-        "gold, further hops": ("circle-open", PURPLE, [edge for edge in gold if edge[0] > 1]),
-    }
-    for label, (symbol, colour, edges) in marks.items():
+def outline_gold(
+    figure: go.Figure, gold: Sequence[Edge], at: Sequence[Any], size: float, width: float = 1.8, **cell: int
+) -> None:
+    """Squares around the gold edges of the first hop, circles around those of further hops.
+
+    Args:
+        figure: with a heat map of queries and keys.
+        gold: the edges.
+        at: where each position is on both axes.
+        size, width: of the marks and of their lines, in pixels.
+        cell: `row` and `col`, of a figure of several maps.
+    """
+    marks = {"gold, 1 hop": ("square-open", ORANGE, 1), "gold, further hops": ("circle-open", PURPLE, 2)}
+    shown = {trace.name for trace in figure.data}
+    for label, (symbol, colour, hop) in marks.items():
+        edges = [edge for edge in gold if min(edge[0], 2) == hop]
         if edges:
             figure.add_scatter(
-                x=[key for _, _, key in edges],
-                y=[query for _, query, _ in edges],
+                x=[at[key] for _, _, key in edges],
+                y=[at[query] for _, query, _ in edges],
                 mode="markers",
                 name=label,
-                marker={"symbol": symbol, "size": size, "color": colour, "line": {"width": 1.8}},
+                legendgroup=label,
+                showlegend=label not in shown,
+                marker={"symbol": symbol, "size": size, "color": colour, "line": {"width": width}},
                 hoverinfo="skip",
+                **cell,
             )
 
 
@@ -98,7 +110,6 @@ def attention_arcs(
     which: str = "pattern",
     gold: Sequence[Edge] = (),
     *,
-    query: int | None = None,
     threshold: float = 0.02,
     strongest: int = 120,
 ) -> go.Figure:
@@ -111,7 +122,6 @@ def attention_arcs(
         matrices: `attention_graph.matrices(...)`.
         which: `pattern`, `A²`, ..., or `resolvent`.
         gold: `attention_graph.gold_edges(...)`, or those of one hop.
-        query: draw one position's arcs only.
         threshold: the smallest share of a row that is drawn as an arc.
         strongest: how many arcs to draw at most; where there are more, the subtitle says so.
 
@@ -120,15 +130,13 @@ def attention_arcs(
     """
     part = matrices.select(matrix=which)
     names = literal(part.coords["query"])
-    weight = part.values if query is None else np.where(np.arange(len(names))[:, None] == query, part.values, 0.0)
-    truth = {(q, k) for _, q, k in gold if query in (None, q)}
+    truth = {(q, k) for _, q, k in gold}
     least = threshold_in_words(part.values, threshold)
-    kinds, notes = _kinds_of_arcs(weight, truth, threshold, strongest, least)
+    kinds, notes = _kinds_of_arcs(part.values, truth, threshold, strongest, least)
     if not gold:
         kinds[0] = replace(kinds[0], label="attention")
-    figure = go.Figure([trace for kind in kinds for trace in arcs(kind, weight, names)])
-    title = f"{part.name}: {which}" + ("" if query is None else f", read by {names[query]}")
-    framed(figure, title, f"{subtitle(part)}; {'; '.join(notes)}", height=460)
+    figure = go.Figure([trace for kind in kinds for trace in arcs(kind, part.values, names)])
+    framed(figure, f"{part.name}: {which}", f"{subtitle(part)}; {'; '.join(notes)}", height=460)
     figure.update_xaxes(title="position:token", tickangle=-90, showgrid=False, range=[-0.7, len(names) - 0.3])
     figure.update_xaxes(**thinned(names, 64))
     figure.update_layout(legend={"itemsizing": "constant"})
@@ -164,16 +172,13 @@ def arcs(kind: Arcs, weight: np.ndarray, names: Sequence[str]) -> list[Any]:
     level = [min(3, int(4 * weight[edge] / largest)) for edge in edges]
     for width in range(4):
         members = [edge for edge, at in zip(edges, level, strict=True) if at == width]
-        x = [v for q, k in members for v in (*((q + k) / 2 + (q - k) / 2 * np.cos(ARC)), None)]
-        y = [v for q, k in members for v in (*(abs(q - k) ** 0.7 * np.sin(ARC)), None)]
         if members:
             line = {"color": kind.colour, "width": 0.9 + 1.3 * width, "dash": kind.dash}
-            traces.append(go.Scatter(x=x, y=y, mode="lines", line=line, opacity=0.75, hoverinfo="skip"))
+            traces.append(go.Scatter(**along(members), mode="lines", line=line, opacity=0.75, hoverinfo="skip"))
     if edges:
         traces.append(
             go.Scatter(
-                x=[(q + k) / 2 for q, k in edges],
-                y=[abs(q - k) ** 0.7 for q, k in edges],
+                **tops(edges),
                 mode="markers",
                 marker={"color": kind.colour, "size": 4},
                 text=[f"{names[q]} reads {names[k]}: {weight[q, k]:.3f}" for q, k in edges],
@@ -183,6 +188,17 @@ def arcs(kind: Arcs, weight: np.ndarray, names: Sequence[str]) -> list[Any]:
         for i, trace in enumerate(traces):
             trace.update(name=f"{kind.label} ({len(edges)})", legendgroup=kind.label, showlegend=i == 0)
     return traces
+
+
+def along(edges: Sequence[tuple[int, int]]) -> dict[str, list[float | None]]:
+    """The x and y of arcs from keys to queries, each followed by a gap; they are higher the further apart the two."""
+    x = [v for q, k in edges for v in (*((q + k) / 2 + (q - k) / 2 * np.cos(ARC)), None)]
+    return {"x": x, "y": [v for q, k in edges for v in (*(abs(q - k) ** 0.7 * np.sin(ARC)), None)]}
+
+
+def tops(edges: Sequence[tuple[int, int]]) -> dict[str, list[float]]:
+    """The x and y of the tops of those arcs."""
+    return {"x": [(q + k) / 2 for q, k in edges], "y": [abs(q - k) ** 0.7 for q, k in edges]}
 
 
 def subtitle(part: Measurement) -> str:

@@ -5,7 +5,7 @@ Every function takes runs and their controls as measurements averaged over examp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,13 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
-from workbench.figures.curves import add_line, sample_size
+from workbench.figures.curves import add_line, every_head, sample_size
 from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dots, every_line
-from workbench.figures.style import DASHES, GREY, PALETTE, SYMBOLS, VERMILLION, cells, framed
+from workbench.figures.style import DASHES, GREY, PALE, PALETTE, SYMBOLS, VERMILLION, cells, framed
 from workbench.instruments.attention.path_mass import REST
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent, share_with_interval
 
-LIGHT = [[0, "#EDF4FA"], [1, "#4FA3D8"]]  # opaque and light, so that dark text reads on any page
 REST_COLOURS = {"further": "#B8A9C9", "own": "rgba(128,128,128,0.55)", "elsewhere": "rgba(128,128,128,0.22)"}
 REST_NAMES = {"own": "own position"}
 MOST_ROWS, MAPS_ACROSS = 40, 3  # heads that have a row each in a map of roles; and maps beside each other of more
@@ -101,38 +100,37 @@ def head_roles(runs: Runs, controls: Controls) -> list[go.Figure]:
         controls: the same of each control; shown is the run's `random_graph`, the chance level, and the others on
             hovering.
     """
-    return [_role_map(run, m, controls) for run, m in runs.items()]
-
-
-def _role_map(run: str, m: Measurement, controls: Controls) -> go.Figure:
-    """One run's roles: a row a head, a column a role; of many heads a map of layers and heads for each role."""
-    roles, heads = list(m.coords["role"]), _heads(m)
-    if len(heads) > MOST_ROWS:
-        return _role_maps(run, m, controls)
-    words = [[percent(value) for value in row] for row in _by_head(m)]
-    chance = controls.get(run, {}).get("random_graph")
-    if chance is not None:
-        words = [
-            [f"{word}<br>({percent(value)})" for word, value in zip(*both, strict=True)]
-            for both in zip(words, _by_head(chance), strict=True)
-        ]
-    figure = go.Figure()
-    figure.add_heatmap(
-        z=_by_head(m),
-        x=["<br>".join(role.split()) for role in roles],
-        y=heads,
-        text=words,
-        texttemplate="%{text}",
-        textfont={"color": "#222222", "size": 12},
-        **cells(LIGHT, "share", share=True, gap=2, tickformat=".0%", outlinewidth=1),
-        customdata=_role_hover(m, controls_of(run, controls)),
-        hovertemplate="%{customdata}<extra></extra>",
-    )
-    note = "; in brackets: attention drawn at random" if chance is not None else ""
-    subtitle = f"{run}: share of a query's attention, over queries with such a key{note}; {sample_size({run: m})}"
-    framed(figure, "Head roles", subtitle, height=210 + 44 * len(heads), legend=False, of=run)
-    figure.update_xaxes(title="role", showgrid=False, side="bottom")
-    return figure.update_yaxes(title="head", showgrid=False, autorange="reversed", automargin=True)
+    figures = []
+    for run, m in runs.items():
+        roles, heads = list(m.coords["role"]), every_head(m)
+        if len(heads) > MOST_ROWS:
+            figures.append(_role_maps(run, m, controls))
+            continue
+        words = [[percent(value) for value in row] for row in _by_head(m)]
+        chance = controls.get(run, {}).get("random_graph")
+        if chance is not None:
+            words = [
+                [f"{word}<br>({percent(value)})" for word, value in zip(*both, strict=True)]
+                for both in zip(words, _by_head(chance), strict=True)
+            ]
+        figure = go.Figure()
+        figure.add_heatmap(
+            z=_by_head(m),
+            x=["<br>".join(role.split()) for role in roles],
+            y=heads,
+            text=words,
+            texttemplate="%{text}",
+            textfont={"color": "#222222", "size": 12},
+            **cells(PALE, "share", share=True, gap=2, tickformat=".0%", outlinewidth=1),
+            customdata=_role_hover(m, controls_of(run, controls)),
+            hovertemplate="%{customdata}<extra></extra>",
+        )
+        note = "; in brackets: attention drawn at random" if chance is not None else ""
+        subtitle = f"{run}: share of a query's attention, over queries with such a key{note}; {sample_size({run: m})}"
+        framed(figure, "Head roles", subtitle, height=210 + 44 * len(heads), legend=False, of=run)
+        figure.update_xaxes(title="role", showgrid=False, side="bottom")
+        figures.append(figure.update_yaxes(title="head", showgrid=False, autorange="reversed", automargin=True))
+    return figures
 
 
 def _role_maps(run: str, m: Measurement, controls: Controls) -> go.Figure:
@@ -170,7 +168,7 @@ def _role_maps(run: str, m: Measurement, controls: Controls) -> go.Figure:
         "y": 1,
         "thickness": 14,
     }
-    figure.update_layout(coloraxis={"colorscale": LIGHT, "cmin": 0, "cmax": 1, "colorbar": scale})
+    figure.update_layout(coloraxis={"colorscale": PALE, "cmin": 0, "cmax": 1, "colorbar": scale})
     figure.update_annotations(font={"size": 13})
     figure.update_xaxes(showgrid=False).update_xaxes(title="head", row=rows)
     return figure.update_yaxes(showgrid=False).update_yaxes(title="layer", col=1)
@@ -194,7 +192,7 @@ def _role_hover(m: Measurement, controls: Runs) -> list[list[str]]:
             )
             for j, role in enumerate(m.coords["role"])
         ]
-        for i, head in enumerate(_heads(m))
+        for i, head in enumerate(every_head(m))
     ]
 
 
@@ -210,7 +208,7 @@ def graph_measures(runs: Runs, controls: Controls) -> list[go.Figure]:
 
 def _graph_panels(run: str, m: Measurement, controls: Runs) -> go.Figure:
     """One run's graph measures, a panel each over the same heads."""
-    measures, heads = list(m.coords["measure"]), _heads(m)
+    measures, heads = list(m.coords["measure"]), every_head(m)
     figure = make_subplots(
         rows=1, cols=len(measures), shared_yaxes=True, subplot_titles=measures, horizontal_spacing=0.035
     )
@@ -254,10 +252,15 @@ def knockout(runs: Runs, controls: Controls) -> list[go.Figure]:
             measurement itself (edges elsewhere).
     """
     figure = go.Figure()
+    counted = {
+        "cases in which all answers that need the edge are lost, and no others": ("claimed", "as claimed"),
+        "answers that need the edge": ("claimed", "changed"),
+        "the same answers, another edge cut": ("elsewhere", "changed"),
+    }
     lines = [
-        (i, j, run, *line)
-        for i, (run, m) in enumerate((drawn.label, drawn.m) for drawn in every_line(runs, controls))
-        for j, line in enumerate(_lines(m))
+        (i, j, drawn.label, what, drawn.m.select(edit=edit, outcome=outcome))
+        for i, drawn in enumerate(every_line(runs, controls))
+        for j, (what, (edit, outcome)) in enumerate(counted.items())
     ]
     shifts = np.linspace(-0.03, 0.03, len(lines)) * len(lines)  # so that intervals do not lie on one another
     for shift, (i, j, run, what, line) in zip(shifts, lines, strict=True):
@@ -272,16 +275,6 @@ def knockout(runs: Runs, controls: Controls) -> list[go.Figure]:
     hops = next(iter(runs.values())).coords["hop"]
     figure.update_xaxes(title="hop of the edge that is cut", tickvals=list(hops))
     return [figure.update_yaxes(title="share of answers lost", range=[-0.04, 1.04], tickformat=".0%")]
-
-
-def _lines(m: Measurement) -> Iterator[tuple[str, Measurement]]:
-    """(what is counted, its share by hop) of every line of a knockout."""
-    yield (
-        "cases in which all answers that need the edge are lost, and no others",
-        m.select(edit="claimed", outcome="as claimed"),
-    )
-    yield "answers that need the edge", m.select(edit="claimed", outcome="changed")
-    yield "the same answers, another edge cut", m.select(edit="elsewhere", outcome="changed")
 
 
 def _with_controls(run: str, m: Measurement, controls: Controls) -> list[tuple[str, Measurement]]:
@@ -316,10 +309,6 @@ def _error(parts: Sequence[Measurement], colour: str = GREY) -> dict[str, Any] |
         below.append(np.ravel(m.values - m.low))
     widths = {"array": np.concatenate(above), "arrayminus": np.concatenate(below)}
     return {"type": "data", "symmetric": False, "thickness": 1.5, "color": colour, **widths}
-
-
-def _heads(m: Measurement) -> list[str]:
-    return [f"layer {layer}, head {head}" for layer in m.coords["layer"] for head in m.coords["head"]]
 
 
 def _settings(m: Measurement) -> str:

@@ -1,4 +1,7 @@
-"""The canvas: one input with its truth drawn above it, one head's attention below, and the residual at every layer."""
+"""The canvas: one input with its truth drawn above it, one head's attention below, and the residual at every layer.
+
+Also its thumbnail: the tokens, and what one head reads.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ import numpy as np
 
 from workbench.capture import Capture
 from workbench.figures.attention import threshold_in_words
-from workbench.figures.canvas_page import CanvasPage, Kind, kinds_of_edges
-from workbench.figures.drawing import Drawing
+from workbench.figures.canvas_page import KINDS, CanvasPage, Kind, kinds_of_edges
+from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.hop_by_hop import steps_data
 from workbench.figures.projection import normed
 from workbench.figures.token_page import answer_rows, confidence_row, label_rows, part_drawn, window
@@ -22,6 +25,9 @@ from workbench.measurement import Measurement
 
 MOST_LABELS = 6
 MOST_HOPS = 8  # that a page follows
+SMALL, MARGIN, WORDS = (560, 150), 10, 28  # pixels of a thumbnail, across and down, and of its tokens' height
+MOST_WORDS = 64  # positions of a thumbnail; of a longer input the last ones
+STRONG = 0.1  # share of a row, in a thumbnail
 
 
 def canvas(
@@ -140,26 +146,23 @@ def _draw_residual(
     page.rows([confidence_row(runs[-1], example), *answers[0][1:]])
 
 
-def residual_maps(
-    seen: Capture, table: Measurement, *, example: int = 0, start: int = 0, cell: tuple[str, int] | None = None
-) -> Drawing:
+def residual_maps(seen: Capture, table: Measurement, *, start: int = 0, cell: tuple[str, int] | None = None) -> Drawing:
     """The residual's top token at every point and position, in the decoder basis and below it in the encoder basis.
 
     Args:
         seen: what the table was measured on, for the tokens and the answers.
-        table: `projection.top_tokens(...)`.
-        example: which sequence of the capture.
+        table: `projection.top_tokens(...)` of its first sequence.
         start: the first position drawn; at most `WIDEST` are.
         cell: (hook name, position) that is marked.
 
     Raises:
-        ValueError: if there is no such example or position.
+        ValueError: if there is no such position.
     """
-    words = projection.sequence(seen, example)
+    words = projection.sequence(seen, 0)
     drawn = window(len(words), start)
     page = CanvasPage(words, drawn, cell=cell)
     page.tokens()
-    answers = answer_rows(seen, example)
+    answers = answer_rows(seen)
     right = answers[-1] if len(answers) == 2 else None
     for basis, read in (("decoder", "output"), ("encoder", "input")):
         page.heading(f"read as {read} ({basis} basis)")
@@ -167,3 +170,45 @@ def residual_maps(
     page.rows(answers)
     notes = f"{seen.subject.name}; the largest {table.units}{normed(table)}{part_drawn(drawn, len(words))}"
     return Drawing("Top token of the residual, by layer and position", notes, page.body(), page.width, page.height + 6)
+
+
+def thumbnail(seen: Capture, *, layer: int, head: int) -> Drawing:
+    """The tokens, and below them the strong edges of one head's attention, in the colours of the canvas.
+
+    Its greys are readable on light and on dark paper, so that it can stand in a page as a picture.
+
+    Raises:
+        ValueError: if there is no such layer or head.
+    """
+    weight = attention_graph.matrices(seen, 0, layer, head, n_hops=1).select(matrix="pattern").values
+    edges = kinds_of_edges(weight, attention_graph.gold_edges(seen, 0), 1, STRONG)
+    words = projection.sequence(seen, 0)
+    first = max(0, len(words) - MOST_WORDS)
+    column = min(36, (SMALL[0] - 2 * MARGIN) / (len(words) - first))
+    start = (SMALL[0] - column * (len(words) - first)) / 2
+
+    def x(position: int) -> float:
+        return start + (position - first + 0.5) * column
+
+    parts = []
+    kinds: tuple[Kind, ...] = ("idle", "wrong", "shortcut", "right")
+    for kind in kinds:
+        style = KINDS[kind]
+        for q, k in edges[kind]:
+            if min(q, k) < first:
+                continue
+            low = WORDS + min(1.3 * (SMALL[1] - WORDS), 16 + 0.42 * abs(x(q) - x(k)))
+            path = f"M{x(k):.1f} {WORDS}C{x(k):.1f} {low:.1f} {x(q):.1f} {low:.1f} {x(q):.1f} {WORDS}"
+            line: dict[str, Any] = {
+                "fill": "none",
+                "stroke": style.colour,
+                "stroke_width": 0.8 + 3 * float(weight[q, k]),
+            }
+            parts.append(element("path", d=path, **line, opacity=0.35 if kind == "idle" else 0.9))
+    shown = {i: words[i] if len(words[i]) <= 2 else words[i][:1] for i in range(first, len(words))}
+    # A digit is 0.6 of its size wide: two of them leave a gap to the next token.
+    size = min(17, column / (1.25 if max(map(len, shown.values())) == 1 else 1.6))
+    for i, word in shown.items():
+        parts.append(text(word, x(i), WORDS - 14, size, style="fill: #808080"))
+    title = f"Layer {layer}, head {head} on one input"
+    return Drawing(title, seen.subject.name, "".join(parts), *SMALL)

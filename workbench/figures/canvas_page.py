@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from workbench.figures.drawing import element, text
+from workbench.figures.drawing import element, shortened, text
 from workbench.figures.style import BLUE, CHANGED, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION
 from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage
 from workbench.instruments.attention import attention_graph
@@ -22,34 +21,28 @@ MOST_TRUTH = 800  # gold edges that a page can hold back until their query is ho
 Kind = Literal["right", "shortcut", "wrong", "idle", "missing"]
 
 
-@dataclass(frozen=True)
-class EdgeStyle:
+class EdgeStyle(NamedTuple):
     """How one kind of edge is drawn; kinds differ in their dashes too, for readers who see no colours.
 
     Attributes:
         name: what hovering over an edge calls it.
-        meaning: what the legend adds to the name.
+        label: the legend's words.
         colour: of the line.
         dash: of the line, as SVG's `stroke-dasharray`; None for a solid one.
     """
 
     name: str
-    meaning: str
+    label: str
     colour: str
     dash: str | None = None
 
-    @property
-    def label(self) -> str:
-        """The legend's words."""
-        return f"{self.name}: {self.meaning}" if self.meaning else self.name
-
 
 KINDS: dict[Kind, EdgeStyle] = {
-    "right": EdgeStyle("correct", "the edge the task needs here", GREEN),
-    "shortcut": EdgeStyle("shortcut", "an ancestor at another hop", SKY, "7 3"),
-    "wrong": EdgeStyle("wrong", "not an edge of the task", VERMILLION, "3 2"),
-    "idle": EdgeStyle("other", "the task needs no edge of its query", GREY),
-    "missing": EdgeStyle("missing", "an edge the task needs, too weak to be drawn", PURPLE, "1 4"),
+    "right": EdgeStyle("correct", "correct: the edge the task needs here", GREEN),
+    "shortcut": EdgeStyle("shortcut", "shortcut: an ancestor at another hop", SKY, "7 3"),
+    "wrong": EdgeStyle("wrong", "wrong: not an edge of the task", VERMILLION, "3 2"),
+    "idle": EdgeStyle("other", "other: the task needs no edge of its query", GREY),
+    "missing": EdgeStyle("missing", "missing: an edge the task needs, too weak to be drawn", PURPLE, "1 4"),
 }
 """Kind of edge -> how it is drawn."""
 
@@ -104,10 +97,8 @@ class CanvasPage(TokenPage):
                 box: dict[str, Any] = {"x": x, "y": self.height + 1, "width": width, "height": LINE - 2, "rx": 3}
                 fill: dict[str, Any] = {"fill": ORANGE if words else GREY, "fill_opacity": 0.22 if words else 0.07}
                 self.parts.append(element("rect", **box, **fill, data_tip=tip))
-                room = int(width / 6)
-                shown = (words if len(words) <= room else words[: max(0, room - 1)] + "…") or "–"
                 style = {"text_anchor": "start", "pointer_events": "none", "class_": None if words else "quiet"}
-                self.parts.append(text(shown, x + 4, y, 10.5, **style))
+                self.parts.append(text(shortened(words, int(width / 6)) or "–", x + 4, y, 10.5, **style))
             self.height += LINE
         self.height += 4 if rows else 0
 
@@ -136,12 +127,13 @@ class CanvasPage(TokenPage):
         every = [(1, q, k) for members in edges.values() for q, k in members if self.holds(q, k)]
         self.name("attention", base + 14, "from the key that is read to the query that reads it")
         self.idle_in_focus_alone = self.query is None and any(edges[kind] for kind in KINDS if kind != "idle")
-        for kind in ("idle", "missing", "wrong", "shortcut", "right"):
-            style = KINDS[kind]  # type: ignore[index]
+        kinds: tuple[Kind, ...] = ("idle", "missing", "wrong", "shortcut", "right")
+        for kind in kinds:
+            style = KINDS[kind]
             far = " far" if kind == "idle" and self.idle_in_focus_alone else ""
-            focus = [(q, k) for q, k in edges[kind] if self.query in (None, q) and self.holds(q, k)]  # type: ignore[index]
+            focus = [(q, k) for q, k in edges[kind] if self.query in (None, q) and self.holds(q, k)]
             drawn = focus[:STRONGEST]
-            left_out += sum(self.query in (None, q) for q, _ in edges[kind]) - len(drawn)  # type: ignore[index]
+            left_out += sum(self.query in (None, q) for q, _ in edges[kind]) - len(drawn)
             for q, k in reversed(drawn):
                 share = float(weight[q, k])
                 self.arc(
@@ -200,22 +192,19 @@ class CanvasPage(TokenPage):
             self.height += CELL
         self.height += 6
 
-    def _in_legend(self, kind: Kind, members: Sequence[tuple[int, int]]) -> tuple[str, str, str | None]:
-        """A kind of edges with their number, of those how many are drawn, and how; no words where there are none."""
-        style, n = KINDS[kind], f"{len(members)}"
-        label = style.label if self.truth_legend or kind != "idle" else "attention"
-        if self.query is not None:
-            n = f"{sum(query == self.query for query, _ in members)} of {n} shown"
-        elif kind == "idle" and self.idle_in_focus_alone:
-            n += ", shown for a token in focus"
-        return (f"{label} ({n})" if members else ""), style.colour, style.dash
-
     def legend(self, edges: Mapping[Kind, Sequence[tuple[int, int]]]) -> None:
-        """The kinds of edges that there are, with their numbers, in as many lines as it takes."""
+        """The kinds of edges that there are, and of each how many are drawn, in as many lines as it takes."""
         x, y = GUTTER, self.height + 12
-        for words, colour, dash in [*self.truth_legend, *map(self._in_legend, edges, edges.values())]:
-            if not words:
-                continue
+        entries = [*self.truth_legend]
+        for kind, members in edges.items():
+            style, n = KINDS[kind], f"{len(members)}"
+            label = style.label if self.truth_legend or kind != "idle" else "attention"
+            if self.query is not None:
+                n = f"{sum(query == self.query for query, _ in members)} of {n} shown"
+            elif kind == "idle" and self.idle_in_focus_alone:
+                n += ", shown for a token in focus"
+            entries += [(f"{label} ({n})", style.colour, style.dash)] if members else []
+        for words, colour, dash in entries:
             if x + 34 + 6.2 * len(words) > max(self.width, 860) and x > GUTTER:
                 x, y = GUTTER, y + 18
             line: dict[str, Any] = {"x1": x, "x2": x + 24, "y1": y, "y2": y, "stroke": colour}

@@ -22,13 +22,12 @@ FEW = 8  # places that all have a tick
 MARKED = 60  # points of a line, at most, that have large marks
 
 
-def chart(title: str, lines: Mapping[str, Measurement], says: str = "") -> Drawing:
+def chart(title: str, lines: Mapping[str, Measurement]) -> Drawing:
     """Measurements of one and the same dim as lines, with their 95 % intervals; all but the first are dashed.
 
     Args:
         title: what is drawn.
         lines: name in the legend -> the measurement, whose only dim is the same in all.
-        says: the subtitle.
     """
     first = next(iter(lines.values()))
     (dim,) = first.dims
@@ -47,7 +46,7 @@ def chart(title: str, lines: Mapping[str, Measurement], says: str = "") -> Drawi
         y = LEGEND * (i + 0.5)
         parts.append(element("path", d=f"M{LEFT} {y}h22", fill="none", **style))
         parts.append(text(name, LEFT + 28, y, 12, text_anchor="start"))
-    return Drawing(title, says, "".join(parts), WIDE, TALL)
+    return Drawing(title, "", "".join(parts), WIDE, TALL)
 
 
 class _Axes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -30,16 +30,12 @@ REACH = 10  # pixels around a line that answer to a click on it
 PARTS = {"q": "as its query", "k": "as its key", "v": "as its value"}
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(NamedTuple):
     """An edge's mean score with its interval, which is NaN where there is none."""
 
     value: float
     low: float
     high: float
-
-    def in_words(self, units: str) -> str:
-        return with_interval(self.value, self.low, self.high, units)
 
 
 def circuit(of: Circuit, scores: Measurement, changed: Sequence[str] = ()) -> Drawing:
@@ -118,9 +114,14 @@ class _Places:
 
     def path(self, writer: str, node: str, part: str) -> str:
         """The line of an edge: straight up to the next layer, else beside the column that it passes."""
-        x1, y1, x2, y2 = *self._top(writer), *self._bottom(node, part)
-        lane = self._lane(writer, node)
-        if writer == INPUT:
+        lane, x1, x2 = self._lane(writer, node), 0.0, 0.0
+        y1, y2 = float(self.bottom), float(MARGIN + BAR)
+        if writer != INPUT:
+            x1, y1 = self.column(writer), self.row(writer) - TALL / 2
+        if node != LOGITS:
+            aside = (QKV.index(part) - 1) * NODE / 3 if part else 0.0
+            x2, y2 = self.column(node) + aside, self.row(node) + TALL / 2
+        if writer == INPUT:  # the input and the logits are as wide as the drawing
             x1 = x2 if lane is None else lane
         if node == LOGITS:
             x2 = x1 if lane is None else lane
@@ -145,17 +146,6 @@ class _Places:
         spread = (self.graph.writers.index(writer) * 7 % 5 - 2) * GAPS[0] / 7
         left = writer != INPUT and node != LOGITS and self.column(writer) < column
         return column + (-1 if left else 1) * (NODE + self.gap) / 2 + spread
-
-    def _top(self, writer: str) -> tuple[float, float]:
-        if writer == INPUT:
-            return 0.0, float(self.bottom)
-        return self.column(writer), self.row(writer) - TALL / 2
-
-    def _bottom(self, node: str, part: str) -> tuple[float, float]:
-        if node == LOGITS:
-            return 0.0, float(MARGIN + BAR)
-        aside = (QKV.index(part) - 1) * NODE / 3 if part else 0.0
-        return self.column(node) + aside, self.row(node) + TALL / 2
 
     def rows(self) -> list[str]:
         """The names of the layers."""
@@ -189,7 +179,7 @@ class _Edge:
         """The line, as thick as its score is large."""
         writer, reader = self.name.split("->")
         end, _, part = reader.rstrip(">").partition("<")
-        words = f"{writer} → {end}{f', {PARTS[part]}' if part else ''}: {self.score.in_words(units)}"
+        words = f"{writer} → {end}{f', {PARTS[part]}' if part else ''}: {with_interval(*self.score, units)}"
         words += "" if self.inside else "; outside the circuit"
         words += f"; {'taken in' if self.inside else 'cut'} by hand" if self.by_hand else ""
         width = THIN + (THICK - THIN) * abs(self.score.value) / largest
@@ -306,8 +296,13 @@ def faithfulness(kept: Measurement, without: Measurement | None = None, share: f
     figure.update_yaxes(title=f"share of the {about.get('metric', 'metric')}", tickformat=".0%")
     for level in (0.0, 1.0):
         figure.add_hline(level, line={"color": GREY, "width": 1, "dash": "dot"})
-    if share is not None:
-        _mark(figure, kept, share)
+    if share is not None:  # a ring around the circuit of this size
+        mean = kept.mean() if "example" in kept.dims else kept
+        if share not in mean.coords["share"]:
+            raise ValueError(f"no circuit of {share:.1%} of the edges was measured")
+        marker = {"size": 15, "color": "rgba(0,0,0,0)", "line": {"color": BLUE, "width": 3}}
+        ring: dict[str, Any] = {"mode": "markers", "marker": marker, "name": "the circuit drawn", "hoverinfo": "skip"}
+        figure.add_scatter(x=[share], y=[float(mean.select(share=share).values)], **ring)
     return figure
 
 
@@ -325,17 +320,6 @@ def _add_curve(figure: go.Figure, measured: Measurement, name: str, colour: str,
     line = {"color": colour, "dash": dash}
     style = {"mode": "lines+markers", "line": line, "hovertemplate": f"{hover}<extra></extra>"}
     figure.add_scatter(x=x, y=mean.values, name=name, customdata=edges or None, **style)
-
-
-def _mark(figure: go.Figure, kept: Measurement, share: float) -> None:
-    """A ring around the circuit of this size, and its value."""
-    mean = kept.mean() if "example" in kept.dims else kept
-    if share not in mean.coords["share"]:
-        raise ValueError(f"no circuit of {share:.1%} of the edges was measured")
-    value = float(mean.select(share=share).values)
-    ring = {"size": 15, "color": "rgba(0,0,0,0)", "line": {"color": BLUE, "width": 3}}
-    about = {"name": "the circuit drawn", "hoverinfo": "skip"}
-    figure.add_scatter(x=[share], y=[value], mode="markers", marker=ring, **about)
 
 
 __all__ = ["circuit", "faithfulness"]

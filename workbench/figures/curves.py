@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dots
 from workbench.figures.style import BLUE, DASHES, GREEN, PALETTE, SYMBOLS, framed, ordered_union
+from workbench.interventions import head_in_words
 from workbench.measurement import Measurement
 from workbench.measurement.places import POINTS, point_name
 
@@ -119,10 +120,7 @@ def gold_mass(measurement: Measurement) -> go.Figure:
     Args:
         measurement: `attention_graph.measure(...)` averaged over examples: dims `matrix`, `layer`, `head`.
     """
-    names = [
-        f"layer {layer}, head {head}" for layer in measurement.coords["layer"] for head in measurement.coords["head"]
-    ]
-    figure = go.Figure()
+    names, figure = every_head(measurement), go.Figure()
     for i, matrix in enumerate(measurement.coords["matrix"]):
         part = measurement.select(matrix=matrix)
         if i and np.allclose(part.values, measurement.values[0], equal_nan=True):
@@ -135,6 +133,11 @@ def gold_mass(measurement: Measurement) -> go.Figure:
     framed(figure, "Attention on gold paths", subtitle, of=model)
     figure.update_yaxes(title="share of mass", range=[0, 1.03], tickformat=".0%")
     return figure.update_xaxes(title="head")
+
+
+def every_head(m: Measurement) -> list[str]:
+    """The names of all heads of a measurement, layer by layer."""
+    return [head_in_words(layer, head) for layer in m.coords["layer"] for head in m.coords["head"]]
 
 
 def interval(m: Measurement, keep: np.ndarray | None = None) -> dict[str, Any] | None:
@@ -172,10 +175,10 @@ def sample_size(runs: Mapping[str, Measurement], each: str = "") -> str:
     return f"means over {' or '.join(parts)}{of_each}"
 
 
-def with_bars(runs: Mapping[str, Measurement], each: str = "") -> str:
+def with_bars(runs: Mapping[str, Measurement]) -> str:
     """The same, and what bars are, where any value has an interval."""
     bars = any(m.low is not None and not np.isnan(m.low).all() for m in runs.values())
-    return f"{sample_size(runs, each)}{'; bars are 95 % intervals' if bars else ''}"
+    return f"{sample_size(runs)}{'; bars are 95 % intervals' if bars else ''}"
 
 
 def _span(measured: Sequence[Measurement]) -> str:

@@ -37,12 +37,10 @@ def dispersion(runs: Runs, controls: Controls) -> list[go.Figure]:
                 figure.add_traces(_lines(line, line.m.select(layer=layer), number), rows=1, cols=column)
         dots = {"color": GREY, "dash": "dot", "width": 2}
         figure.add_scatter(x=keys, y=[1.0] * len(keys), name=EVEN, mode="lines", line=dots, row=1, col=column)
-    drawn: set[str] = set()
-    for trace in figure.data:
-        trace.legendgroup = trace.name
-        if trace.showlegend is not False:
-            trace.showlegend = trace.name not in drawn
-            drawn.add(trace.name)
+    names = [trace.name for trace in figure.data]
+    for i, trace in enumerate(figure.data):
+        first = trace.showlegend is not False and trace.name not in names[:i]
+        trace.update(legendgroup=trace.name, showlegend=first)
     said = f"entropy of a row over log of its keys; thick: mean over heads; {sample_size(runs)}"
     framed(figure, "Dispersion of attention", said, height=440).update_layout(margin_t=112)
     figure.update_yaxes(range=[-0.03, 1.06], tickformat=".0%").update_yaxes(title="share of log n", col=1)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
+from plotly.colors import hex_to_rgb
 
 from workbench.figures.style import BLUE, VERMILLION
 
@@ -77,11 +78,11 @@ def element(tag: str, content: str = "", **attributes: Any) -> str:
         content: SVG inside it, which is not escaped.
         attributes: `class_` for `class`.
     """
-    given = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{escape(_short(value))}"'
-        for name, value in attributes.items()
-        if value is not None
-    )
+    given = ""
+    for name, value in attributes.items():
+        if value is not None:
+            shown = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+            given += f' {name.rstrip("_").replace("_", "-")}="{escape(shown)}"'
     return f"<{tag}{given}>{content}</{tag}>" if content else f"<{tag}{given}/>"
 
 
@@ -91,8 +92,9 @@ def text(words: str, x: float, y: float, size: float = 12, **attributes: Any) ->
     return element("text", escape(words), x=x, y=y, **given)
 
 
-def _short(value: Any) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+def shortened(word: str, most: int) -> str:
+    """A word of at most so many letters, the last of a longer one `…`."""
+    return word if len(word) <= most else f"{word[: max(0, most - 1)]}…"
 
 
 def pixels(shares: Float[np.ndarray, "row column"], **attributes: Any) -> str:
@@ -104,15 +106,11 @@ def pixels(shares: Float[np.ndarray, "row column"], **attributes: Any) -> str:
     """
     shares = np.nan_to_num(np.asarray(shares, dtype=np.float64)).clip(-1, 1)
     rgba = np.empty((*shares.shape, 4), dtype=np.uint8)
-    rgba[..., :3] = np.where(shares[..., None] < 0, _rgb(VERMILLION), _rgb(BLUE))
+    rgba[..., :3] = np.where(shares[..., None] < 0, hex_to_rgb(VERMILLION), hex_to_rgb(BLUE))
     rgba[..., 3] = np.rint(255 * np.abs(shares))
     address = f"data:image/png;base64,{b64encode(_png(rgba)).decode()}"
     style = "image-rendering: pixelated"
     return element("image", **attributes, href=address, preserveAspectRatio="none", style=style)
-
-
-def _rgb(colour: str) -> list[int]:
-    return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
 
 
 def _png(rgba: UInt8[np.ndarray, "row column 4"]) -> bytes:

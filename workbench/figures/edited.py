@@ -8,7 +8,7 @@ import numpy as np
 
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, CHANGED, SKY, VERMILLION
-from workbench.figures.token_page import GUTTER, LINE, Row, TokenPage, answer_rows, part_drawn, window
+from workbench.figures.token_page import GUTTER, LINE, TokenPage, answer_rows, part_drawn, window
 from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edited, MoveEdge
 from workbench.measurement.numbers import difference, percent
@@ -33,7 +33,6 @@ def edited(tried: Edited, *, start: int = 0) -> Drawing:
     Raises:
         ValueError: if there is no such position.
     """
-    answers = tried.answers
     words = projection.sequence(tried.before, 0)
     drawn = window(len(words), start)
     places = tried.edit.places(len(words))
@@ -44,23 +43,16 @@ def edited(tried: Edited, *, start: int = 0) -> Drawing:
     elif isinstance(tried.edit, MoveEdge):
         _cuts(page, [(tried.edit.query, tried.edit.key)], (tried.edit.query, tried.edit.to))
     page.tokens()
-    page.rows(_rows(tried))
-    what = tried.before.subject.task.sought
-    _changes(page, answers.values, tried.most, what)
-    _legend(page, bool(page.chosen), what)
-    notes = f"{tried.in_words()}; {tried.before.subject.name}{part_drawn(drawn, len(words))}"
-    verdict = tried.verdict()
-    return Drawing(capitalised(verdict), notes, page.body(), page.width, page.height)
-
-
-def _rows(tried: Edited) -> list[Row]:
-    """The right answers, then the model's before and after the edit."""
     before, after = answer_rows(tried.before), answer_rows(tried.after)
     framed = set(np.flatnonzero(tried.changed).tolist())
-    answers = [replace(before[0], name="before"), replace(after[0], name="after", framed=framed)]
-    if len(before) == 1:
-        return [replace(row, name=f"{row.name}: found") for row in answers]
-    return [before[1], *(replace(row, name=f"says {row.name}") for row in answers)]
+    rows = [replace(before[0], name="before"), replace(after[0], name="after", framed=framed)]
+    form = "{}: found" if len(before) == 1 else "says {}"  # of a set of answers, what share was found
+    page.rows([*before[1:], *(replace(row, name=form.format(row.name)) for row in rows)])
+    what = tried.before.subject.task.sought
+    _changes(page, tried.answers.values, tried.most, what)
+    _legend(page, bool(page.chosen), what)
+    notes = f"{tried.in_words()}; {tried.before.subject.name}{part_drawn(drawn, len(words))}"
+    return Drawing(capitalised(tried.verdict()), notes, page.body(), page.width, page.height)
 
 
 def _cuts(page: TokenPage, edges: list[tuple[int, int]], moved: tuple[int, int] | None = None) -> None:
@@ -109,15 +101,9 @@ def _changes(page: TokenPage, log_right: np.ndarray, most: int | None, what: str
             data_tip=tip,
             data_focus="" if i == most else None,
         )
-        page.parts.append(cell + page.word(_short(value), i, y, size=10))
+        shown = "0" if abs(value) < 0.05 else f"{value:+.0f}" if abs(value) >= 9.95 else f"{value:+.1f}"
+        page.parts.append(cell + page.word(shown, i, y, size=10))
     page.height += LINE + 8
-
-
-def _short(value: float) -> str:
-    """A change in as few letters as a column has room for."""
-    if abs(value) < 0.05:
-        return "0"
-    return f"{value:+.0f}" if abs(value) >= 9.95 else f"{value:+.1f}"
 
 
 def _legend(page: TokenPage, somewhere: bool, what: str) -> None:

@@ -26,7 +26,6 @@ PIXELS = 64  # of a pattern's picture, at most; of a longer input each pixel is 
 def head_grid(
     seen: Capture,
     *,
-    example: int = 0,
     scores: Measurement | None = None,
     fallen: Measurement | None = None,
     chosen: tuple[int, int] | None = None,
@@ -34,20 +33,20 @@ def head_grid(
     """Layers × heads as small patterns: rows of a picture are queries, columns the keys that they read.
 
     Args:
-        seen: with the patterns.
-        example: which sequence of the capture.
+        seen: with the patterns, of which the first sequence's are drawn.
         scores: the share of each head's mass on the task's edges (dims `layer`, `head`), measured on other sequences; a
             frame is the stronger the higher it is, and it is written below, of many heads in what is shown on hover.
         fallen: the share of right answers that change without each head (the same dims), written below that.
         chosen: the head that is marked.
 
     Raises:
-        ValueError: if there is no such example, or patterns were not captured.
+        ValueError: if patterns were not captured.
     """
-    patterns = [attention_graph.pattern(seen, layer)[example] for layer in range(seen.subject.n_layers)]
+    patterns = [attention_graph.pattern(seen, layer)[0] for layer in range(seen.subject.n_layers)]
     n_heads = sum(map(len, patterns))
     side = next((side for most, side in SIDES.items() if n_heads <= most), TINY)
-    told = [one for one in (scores, fallen) if one is not None]
+    below = {f"share of mass {ON_EDGES}": scores, "(−) answers lost without it": fallen}
+    told = [words for words, m in below.items() if m is not None]
     parts, x, y, width = [], 0, 3, 0
     down = TITLE + side + 4 + LINE * len(told) * (side > TINY) + GAP
     for layer, heads in enumerate(patterns):
@@ -60,16 +59,10 @@ def head_grid(
             parts += _head(box, (layer, head), weight.detach(), scores, fallen, marked=(layer, head) == chosen)
         x += across
         width = max(width, x)
-    says = _says(scores, fallen, "below" if side > TINY else "on hover")
-    return Drawing("Every head on this input", says, "".join(parts), width, y + down - GAP)
-
-
-def _says(scores: Measurement | None, fallen: Measurement | None, where: str) -> str:
-    """What the pictures are, and the numbers that are told below them or on hover."""
-    below = [] if scores is None else [f"share of mass {ON_EDGES}"]
-    below += [] if fallen is None else ["(−) answers lost without it"]
     says = "rows are queries, columns keys"
-    return f"{says}; {where}: {', '.join(below)}, on other sequences" if below else says
+    if told:
+        says += f"; {'below' if side > TINY else 'on hover'}: {', '.join(told)}, on other sequences"
+    return Drawing("Every head on this input", says, "".join(parts), width, y + down - GAP)
 
 
 def _head(
@@ -83,41 +76,27 @@ def _head(
 ) -> list[str]:
     """One head: its pattern, its frame, its score, and what it costs to be without it."""
     layer, head = at
-    score, tip, parts = None if scores is None else _score(scores, layer, head), f"layer {layer}, head {head}", []
+    score, cost = (np.nan if m is None else float(m.select(layer=layer, head=head).values) for m in (scores, fallen))
+    tip, numbers = f"layer {layer}, head {head}", []
     middle, below = box["x"] + box["width"] / 2, box["y"] + box["height"] + 9
-    if scores is not None and score is not None:
+    frame: dict[str, Any] = {"stroke": GREY, "stroke_width": 1}
+    if not np.isnan(score):
         tip += f": {percent(score)} {ON_EDGES}"
-        parts.append(text(f"{score:.0%}", middle, below, 10, class_="quiet"))
-    cost = None if fallen is None else _score(fallen, layer, head)
-    if cost is not None:
+        numbers.append(text(f"{score:.0%}", middle, below, 10, class_="quiet"))
+        frame = {"stroke": GREEN, "stroke_width": 1 + 3 * score, "stroke_opacity": 0.25 + 0.75 * score}
+    if not np.isnan(cost):
         tip += f"; without it {percent(cost)} of right answers change"
         lost = f"−{cost:.0%}" if cost >= 0.005 else "0%"
-        parts.append(text(lost, middle, below + LINE * (scores is not None), 10, class_="quiet"))
-    if box["width"] <= TINY:
-        parts = []
-    frame = {"stroke_width": 4} if marked else _frame(score)
+        numbers.append(text(lost, middle, below + LINE * (scores is not None), 10, class_="quiet"))
+    if marked:
+        frame = {"stroke_width": 4}
     frame |= {"data_cell": f"{layer},{head}", "data_point": str(layer), "data_tip": tip, "data_wraps": ""}
-    return [
-        pixels(_shares(weight), **box),
-        element("rect", **box, **frame, fill_opacity=0, class_=f"cell{' chosen' if marked else ''}"),
-        *parts,
-    ]
-
-
-def _score(scores: Measurement, layer: int, head: int) -> float | None:
-    value = float(scores.select(layer=layer, head=head).values)
-    return None if np.isnan(value) else value
-
-
-def _frame(score: float | None) -> dict[str, Any]:
-    if score is None:
-        return {"stroke": GREY, "stroke_width": 1}
-    return {"stroke": GREEN, "stroke_width": 1 + 3 * score, "stroke_opacity": 0.25 + 0.75 * score}
-
-
-def _shares(weight: Tensor) -> np.ndarray:
-    """What is drawn of a pattern: its weights over the largest, stretched so that what is spread out is seen too."""
     if max(weight.shape) > PIXELS:
         weight = adaptive_max_pool2d(weight.float()[None], PIXELS)[0]
     shares = np.nan_to_num(weight.cpu().double().numpy())
-    return (shares / (shares.max() or 1.0)).clip(0, 1) ** 0.6
+    shares = (shares / (shares.max() or 1.0)).clip(0, 1) ** 0.6  # so that what is spread out is seen too
+    return [
+        pixels(shares, **box),
+        element("rect", **box, **frame, fill_opacity=0, class_=f"cell{' chosen' if marked else ''}"),
+        *(numbers if box["width"] > TINY else []),
+    ]

@@ -12,7 +12,7 @@ from workbench.capture import Capture
 from workbench.figures.attention import weight_in_words
 from workbench.figures.drawing import Drawing, element
 from workbench.figures.style import BLUE, GREY, VERMILLION, cells, faint, framed, literal, thinned
-from workbench.figures.token_page import Row, TokenPage, answer_rows, part_drawn, window
+from workbench.figures.token_page import TokenPage, answer_rows, part_drawn, window
 from workbench.instruments.lens import lens_difference
 from workbench.instruments.residual import projection
 from workbench.measurement import Measurement
@@ -115,7 +115,9 @@ def residual_difference(
     for row, point in enumerate(points):
         _cells(page, point_name(point), (labels[0][row], labels[1][row]), names)
     page.height += 6
-    page.rows(_answers(first, second, names))
+    (first_row, *right), (second_row, *_) = answer_rows(first), answer_rows(second)
+    answers = zip(names, (first_row, second_row), strict=True)
+    page.rows([*(replace(row, name=f"{name}: {row.name}") for name, row in answers), *right])
     n = int((labels[0] != labels[1]).sum())
     who = [f"{name} ({seen.subject.name})" for name, seen in zip(names, (first, second), strict=True)]
     notes = f"{n} of {labels[0].size} cells differ: upper half {who[0]}, lower half {who[1]}; {basis} basis"
@@ -146,12 +148,3 @@ def _cells(page: TokenPage, name: str, labels: tuple[np.ndarray, np.ndarray], na
         )
         page.parts.append(edge)
     page.height += 2 * HALF
-
-
-def _answers(first: Capture, second: Capture, names: tuple[str, str]) -> list[Row]:
-    """A row with each model's answers, then one with the right answers."""
-    rows = [answer_rows(seen) for seen in (first, second)]
-    answers = [
-        replace(of_model[0], name=f"{name}: {of_model[0].name}") for of_model, name in zip(rows, names, strict=True)
-    ]
-    return answers + rows[0][1:]

@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from workbench.figures.curves import interval, with_bars
 from workbench.figures.projection import normed
-from workbench.figures.runs_and_controls import Controls, Runs, dots, each_control, every_line
+from workbench.figures.runs_and_controls import Controls, Drawn, Runs, dots, each_control, every_line
 from workbench.figures.style import DASHES, PALETTE, SHADES, SYMBOLS, cells, framed, ordered_union
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import number
@@ -81,9 +81,7 @@ def lenses(runs: Runs, controls: Controls) -> list[go.Figure]:
         for kind in kinds[::-1] or [None]:
             part, dash = (line.m, DASHES[0]) if kind is None else (line.m.select(lens=kind), DASHES[kind == "logit"])
             label = line.label if kind is None else f"{line.label}: {kind} lens"
-            if not line.control:
-                figure.add_traces(_dots(part, line.colour))
-            figure.add_trace(_line(part, label, line.colour, dash, bool(line.control)))
+            figure.add_traces(_traces(line, part, label, dash))
     first = next(iter(runs.values()))
     subtitle = f"KL(final || lens) at scored positions; {with_bars(runs)}"
     framed(figure, f"{first.name}: how far each layer is from the output", subtitle, height=460)
@@ -106,11 +104,9 @@ def panels(runs: Runs, controls: Controls, facets: tuple[str, Mapping[str, str]]
     figure = make_subplots(rows=1, cols=len(labels), subplot_titles=names, shared_yaxes=True, horizontal_spacing=0.04)
     for line in every_line(runs, controls):
         for column, label in enumerate(labels, start=1):
-            part = line.m.select(**{dim: label})
-            for trace in [] if line.control else _dots(part, line.colour):
-                figure.add_trace(trace, row=1, col=column)
-            trace = _line(part, line.label, line.colour, DASHES[0], bool(line.control))
-            figure.add_trace(trace.update(showlegend=column == 1), row=1, col=column)
+            traces = _traces(line, line.m.select(**{dim: label}), line.label, DASHES[0])
+            traces[-1].update(showlegend=column == 1)
+            figure.add_traces(traces, rows=1, cols=column)
     framed(figure, title, f"{what}; {with_bars(runs)}", height=440)
     figure.update_layout(margin={"t": 112})
     figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
@@ -118,24 +114,23 @@ def panels(runs: Runs, controls: Controls, facets: tuple[str, Mapping[str, str]]
     return _over_points(figure, [line.m for line in every_line(runs, controls)])
 
 
-def _dots(m: Measurement, colour: str) -> list[go.Scatter]:
-    return dots(m, [point_name(point) for point in m.coords["point"]], colour)
-
-
-def _line(m: Measurement, name: str, colour: str, dash: str, is_control: bool) -> go.Scatter:
-    symbol = SYMBOLS[PALETTE.index(colour) % len(SYMBOLS)]
-    return go.Scatter(
-        x=[point_name(point) for point in m.coords["point"]],
+def _traces(line: Drawn, m: Measurement, name: str, dash: str) -> list[go.Scatter]:
+    """A measure over the points of the residual as a line, and each seed's dots behind it; a control is faint."""
+    x, is_control = [point_name(point) for point in m.coords["point"]], bool(line.control)
+    symbol = SYMBOLS[PALETTE.index(line.colour) % len(SYMBOLS)]
+    trace = go.Scatter(
+        x=x,
         y=m.values,
         error_y=interval(m),
         name=name,
         legendgroup=name,
         mode="lines+markers",
         opacity=0.75 if is_control else 1.0,
-        line={"color": colour, "dash": "dot" if is_control and dash == DASHES[0] else dash}
+        line={"color": line.colour, "dash": "dot" if is_control and dash == DASHES[0] else dash}
         | {"width": 1.5 if is_control else 2.5},
         marker={"symbol": symbol + "-open" if is_control else symbol, "size": 8},
     )
+    return [trace] if is_control else [*dots(m, x, line.colour), trace]
 
 
 def _over_points(figure: go.Figure, measured: Sequence[Measurement]) -> go.Figure:

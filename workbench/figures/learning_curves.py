@@ -65,7 +65,10 @@ def learning_curves(
         trace.showlegend = trace.name not in drawn[:i]
     every = ordered_union([list(curve.coords["step"]) for curves in shown.values() for curve in curves.values()])
     _frame(figure, rows, every[-1] if every else 0, log, legend=len(runs) > 1)
-    figure.update_layout(title_subtitle_text=_subtitle(shown))
+    names = {name for curves in shown.values() for name in curves}
+    forms = "".join(dict.fromkeys(words for name, (_, words) in MARKS.items() if name in names))
+    subtitle = f"as logged; joined marks: held-out sequences{forms}; plain lines: single training batches"
+    figure.update_layout(title_subtitle_text=subtitle)
     for start, end, words in spans:
         shade_steps(figure, start, end, words)
     return mark_events(figure, events, log)
@@ -80,13 +83,6 @@ def _shown(curves: Curves) -> dict[str, Measurement]:
     if len(same) == 2 and same[0] == same[1]:
         del kept["whole_answer"]
     return kept
-
-
-def _subtitle(shown: Mapping[str, Curves]) -> str:
-    """What was logged of what, and of curves that share a row which is which."""
-    drawn = {name for curves in shown.values() for name in curves}
-    forms = "".join(dict.fromkeys(words for name, (_, words) in MARKS.items() if name in drawn))
-    return f"as logged; joined marks: held-out sequences{forms}; plain lines: single training batches"
 
 
 def _frame(figure: go.Figure, rows: Sequence[str], last: int, log: bool, legend: bool) -> None:

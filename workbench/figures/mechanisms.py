@@ -19,12 +19,12 @@ STRONGEST = "the one that is hardest to exceed at each place, by its interval, n
 NARROWEST = 760  # pixels that a figure's legend has on a page of 1280
 
 
-def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]], control: str | None = None) -> go.Figure:
+def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]]) -> go.Figure:
     """How often each mechanism's claim holds, with its control beside it: a filled and a hatched bar.
 
     Args:
-        runs: run -> pairs of (score, control), each averaged over examples; of whatever dims are left.
-        control: what the controls are, in words; by default the strongest at each place, if their `labels` name them.
+        runs: run -> pairs of (score, control), each averaged over examples; of whatever dims are left. The `labels` of
+            a control may name which one it is at each place.
     """
     figure = go.Figure()
     n_bars = 0
@@ -50,7 +50,7 @@ def mechanisms(runs: Mapping[str, Sequence[tuple[Measurement, Measurement]]], co
                 marker={"color": colour, "opacity": 0.55 if which else 1.0, "pattern": {"shape": shape}},
             )
             named += [(2 * i + which, *each) for pair in pairs for each in _control_names(pair[which])]
-    control = control or (STRONGEST if named else "hatched")
+    control = STRONGEST if named else "hatched"
     subtitle = f"share of cases in which the claim holds; control: {control}; 95 % intervals"
     framed(figure, "Mechanisms", subtitle, height=220 + 20 * n_bars).update_layout(scattermode="group")
     figure.update_xaxes(title="share of cases", range=[0, 1.17 if named else 1.03], tickformat=".0%")
@@ -116,18 +116,14 @@ def _rates(runs: Runs, controls: Controls) -> go.Figure:
     where = _where(first)
     subtitle = "; ".join([*where, f"{sample_size(runs, each=group)}", "bars are 95 % intervals"])
     framed(figure, f"{first.name}, by {group}", subtitle, of=", ".join(where))
-    columns = in_a_row if in_a_row * _entry(figure) < NARROWEST else 2  # a row for each run, where it has room
+    longest = max(len(line.name) for line in figure.data if line.showlegend is not False)
+    columns = in_a_row if in_a_row * (45 + 6.2 * longest) < NARROWEST else 2  # a row for each run, where it has room
     rows = -(-sum(line.showlegend is not False for line in figure.data) // columns)
     legend = {"entrywidthmode": "fraction", "entrywidth": 0.98 / columns}
     figure.update_layout(legend=legend, margin={"b": 70 + 20 * rows}, height=380 + 20 * rows)
     figure.update_yaxes(title="share of cases in which it holds", range=[-0.03, 1.03], tickformat=".0%")
     labels = sorted({label for m in runs.values() for label in m.coords[group]})
     return figure.update_xaxes(title=group, **({"tickvals": labels} if len(labels) <= 32 else {}))
-
-
-def _entry(figure: go.Figure) -> float:
-    """The pixels that the longest entry of the legend needs."""
-    return 45 + 6.2 * max(len(line.name) for line in figure.data if line.showlegend is not False)
 
 
 def _add_rate(figure: go.Figure, name: str, m: Measurement, colour: str, symbol: str, dash: str) -> None:
@@ -212,11 +208,7 @@ def _causal(run: str, tests: Sequence[Measurement]) -> go.Figure:
         top = height[above == i + 1].min() - 0.85
         heading = {"x": 0, "xref": "paper", "xanchor": "left", "y": top, "showarrow": False, "font": {"size": 13}}
         figure.add_annotation(text=f"<b>{test.name}</b>", **heading)
-    labels = [f"{edit}{_count(test, edit)}" for test, edit in rows]
+    counts = [test.select(edit=edit, outcome="changed").n for test, edit in rows]
+    labels = [edit if n is None else f"{edit} (n = {int(n)})" for (_, edit), n in zip(rows, counts, strict=True)]
     figure.update_yaxes(tickvals=height, ticktext=labels, range=[height.max() + 0.6, -0.4], automargin=True)
     return figure.update_xaxes(title="share of the answers tested", range=[-0.03, 1.03], tickformat=".0%")
-
-
-def _count(test: Measurement, edit: str) -> str:
-    part = test.select(edit=edit, outcome="changed")
-    return "" if part.n is None else f" (n = {int(part.n)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.figures.drawing import Drawing, element, text
+from workbench.figures.drawing import Drawing, element, shortened, text
 from workbench.figures.style import BLUE, GREY, VERMILLION
 from workbench.interventions import NextToken, head_in_words
 from workbench.measurement.numbers import percent
@@ -28,11 +28,14 @@ def next_token(found: NextToken) -> Drawing:
     parts = [text("next token", WORD, 10, 13, text_anchor="start", font_weight=600)]
     for i, (word, p) in enumerate(zip(likeliest.labels, likeliest.values.tolist(), strict=True)):
         y, tip = TOP + LINE * (i + 0.5), f"{word}: {percent(p)}"
-        parts += [_word(str(word), WORD - 8, y, tip), *_bar(WORD, y, p, BLUE, tip)]
+        parts.append(text(shortened(str(word), LONGEST), WORD - 8, y, 13, text_anchor="end", data_tip=tip))
+        parts += _bar(WORD, y, p, BLUE, tip)
     if without is not None and without.labels is not None:
         first, before = str(likeliest.labels[0]), float(likeliest.values[0])
         x = SECOND + HEAD + READS
-        parts.append(text(f"{_short(first)} without a head", x, 10, 13, text_anchor="start", font_weight=600))
+        parts.append(
+            text(f"{shortened(first, LONGEST)} without a head", x, 10, 13, text_anchor="start", font_weight=600)
+        )
         parts.append(text("which reads here", SECOND + HEAD, 10, 12, text_anchor="start", class_="quiet"))
         for i, (head, reads, p) in enumerate(zip(found.heads, without.labels, without.values.tolist(), strict=True)):
             name, y = head_in_words(*head), TOP + LINE * (i + 0.5)
@@ -43,7 +46,7 @@ def next_token(found: NextToken) -> Drawing:
                 element("rect", x=x, y=y - 8, width=WIDE * before, height=16, rx=2, fill=GREY, fill_opacity=0.22),
                 *_bar(x, y, p, VERMILLION if p < before else BLUE, tip),
                 text(name, SECOND, y, 12, text_anchor="start"),
-                text(_short(str(reads), 30), SECOND + HEAD, y, 12, text_anchor="start", class_="quiet"),
+                text(shortened(str(reads), 30), SECOND + HEAD, y, 12, text_anchor="start", class_="quiet"),
                 element("rect", **box, **at, fill_opacity=0, class_="cell"),
             ]
     lines = max(len(likeliest.values), len(found.heads))
@@ -54,11 +57,3 @@ def next_token(found: NextToken) -> Drawing:
 def _bar(x: float, y: float, p: float, colour: str, tip: str) -> list[str]:
     bar = element("rect", x=x, y=y - 8, width=WIDE * p, height=16, rx=2, fill=colour, fill_opacity=0.75, data_tip=tip)
     return [bar, text(percent(p), x + WIDE * p + 6, y, 11, text_anchor="start", class_="quiet")]
-
-
-def _word(word: str, x: float, y: float, tip: str) -> str:
-    return text(_short(word), x, y, 13, text_anchor="end", data_tip=tip)
-
-
-def _short(word: str, most: int = LONGEST) -> str:
-    return word if len(word) <= most else f"{word[: most - 1]}…"

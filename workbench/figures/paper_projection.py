@@ -51,9 +51,10 @@ def paper_projection(every: Measurement) -> go.Figure:
     figure = _panels(every, layers)
     where, words = every.settings["position"], literal(every.settings["input"])
     title = f"Token {words[where]} at position {where} on both bases"
-    subtitle = (
-        f"{every.settings['model']}: {every.units}s with every token{normed(every)}; input {_around(words, where)}"
-    )
+    start = max(0, min(where - LONGEST // 2, len(words) - LONGEST))  # of a long input the part around the position
+    shown = [f"<b>{word}</b>" if i == where else word for i, word in enumerate(words)][start : start + LONGEST]
+    around = " ".join(["…"] * (start > 0) + shown + ["…"] * (start + LONGEST < len(words)))
+    subtitle = f"{every.settings['model']}: {every.units}s with every token{normed(every)}; input {around}"
     framed(figure, title, subtitle, height=190 + 170 * len(layers))
     figure.update_layout(margin={"t": 112}, bargap=0.15, barmode="overlay")
     figure.update_annotations(font={"size": 13})
@@ -91,17 +92,13 @@ def _panels(every: Measurement, layers: list[int]) -> go.Figure:
     return figure
 
 
-def _around(words: list[str], where: int) -> str:
-    """The input, or the part of it around a position, which is bold."""
-    start = max(0, min(where - LONGEST // 2, len(words) - LONGEST))
-    shown = [f"<b>{word}</b>" if i == where else word for i, word in enumerate(words)][start : start + LONGEST]
-    return " ".join(["…"] * (start > 0) + shown + ["…"] * (start + LONGEST < len(words)))
-
-
 def _panel(part: Measurement, shown: set[str]) -> list[Any]:
     """A bar for every token, the peaks in the colour of what they are, with a head and a name; each legend once."""
     tokens = literal(part.coords["token"])
-    kinds = {index: _kind(part.coords["token"][index], part.settings["roles"]) for index in peaks(part.values)}
+    roles, kinds = part.settings["roles"], {}
+    for index in peaks(part.values):
+        token = part.coords["token"][index]
+        kinds[index] = "own" if token == roles["own"] else "truth" if token in roles.values() else "other"
     colours = [KINDS[kinds[i]][1] if i in kinds else GREY for i in range(len(tokens))]
     hover = "%{customdata}: %{y:.3g}<extra></extra>"
     marker = {"color": colours, "line": {"width": 0}}
@@ -135,9 +132,3 @@ def peaks(values: np.ndarray) -> list[int]:
     """The index of the largest value, if it is positive, and of up to two more that are at least two fifths of it."""
     order = [int(i) for i in np.argsort(-values, kind="stable")[:MOST_PEAKS]]
     return [i for i in order if values[i] > 0 and values[i] >= SHARE * values[order[0]]]
-
-
-def _kind(token: str, roles: dict[str, str]) -> str:
-    if token == roles["own"]:
-        return "own"
-    return "truth" if token in roles.values() else "other"

@@ -1,4 +1,7 @@
-"""A patch grid as maps: residual, attention and MLPs by layer and position, heads by layer; swaps of residuals too."""
+"""A patch grid as maps: residual, attention and MLPs by layer and position, heads by layer; swaps of residuals too.
+
+Also what every head and MLP does at every position, below it the same on pairs that change nothing relevant.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.figures.style import DIVERGING, PALE, TOP, cells, framed, literal
+from workbench.figures.drawing import shortened
+from workbench.figures.style import BOTTOM, DIVERGING, PALE, TOP, cells, framed, literal
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
 from workbench.measurement.places import point_name
@@ -17,6 +21,7 @@ from workbench.measurement.places import point_name
 ROW, LEAST = 14, 130  # pixels: a layer, and a map's least height
 FEW, LINE, LETTER = 8, 14, 6  # columns whose labels and shares are written out; pixels of a label's line, and letter
 LONGEST = 14  # letters of a label that stands upright
+NODE, ROOM = 22, 40  # pixels: a node; above a map of nodes, for its title
 TITLES = {
     "resid_pre": "Residual before the layer",
     "head": "Heads, at all positions",
@@ -54,21 +59,16 @@ def patch_grid(grids: Mapping[str, Measurement], positions: Sequence[str], title
         _add_map(figure, grid, positions, columns, 1 + number // 2, 1 + number % 2)
     brings_back = first.settings["direction"] == "denoise"
     title = title or f"What each part {'brings back' if brings_back else 'loses'}"
-    framed(figure, title, _subtitle(first, brings_back), height=TOP + 30 + tall + room, legend=False)
+    gap = "share of the gap in {metric} between the questions of a pair that ".format_map(first.settings)
+    gap = gap.replace("_", " ") + ("comes back" if brings_back else "is lost")
+    n = len(first.coords["example"]) if "example" in first.dims else int(np.nanmax(np.asarray(first.n)))
+    subtitle = f"{first.settings['model']}: {gap}; means over {n} pairs of kind {first.settings['pairs']}"
+    framed(figure, title, subtitle, height=TOP + 30 + tall + room, legend=False)
     figure.update_layout(margin={"t": TOP + 30})
     bar = {"tickformat": ".0%", "thickness": 12, "outlinewidth": 0}
     figure.update_layout(coloraxis={"colorscale": DIVERGING, "cmin": -1, "cmax": 1, "colorbar": bar})
     figure.update_xaxes(showgrid=False)
     return figure.update_yaxes(showgrid=False, title="layer", dtick=max(1, n_layers // 8))
-
-
-def _subtitle(grid: Measurement, brings_back: bool) -> str:
-    """Of which model the share is, of what, and over how many pairs."""
-    n = len(grid.coords["example"]) if "example" in grid.dims else int(np.nanmax(np.asarray(grid.n)))
-    about = grid.settings
-    gap = f"share of the gap in {about['metric'].replace('_', ' ')} between the questions of a pair that "
-    gap += "comes back" if brings_back else "is lost"
-    return f"{about['model']}: {gap}; means over {n} pairs of kind {about['pairs']}"
 
 
 def _column_labels(positions: Sequence[str]) -> list[str]:
@@ -78,7 +78,7 @@ def _column_labels(positions: Sequence[str]) -> list[str]:
     short = []
     for label in positions:
         what, _, mark = label.partition(" (")  # what is changed or asked stays
-        what = what if len(what) <= LONGEST else f"{what[: LONGEST - 1]}…"
+        what = shortened(what, LONGEST)
         short.append(f"{what} ({mark}" if mark else what)
     return short
 
@@ -144,3 +144,62 @@ def swap(m: Measurement) -> go.Figure:
     figure.update_layout(margin={"t": 120})
     figure.update_xaxes(title="put into the target", type="category", showgrid=False, tickangle=-45)
     return figure.update_yaxes(title="taken from the source", type="category", showgrid=False, automargin=True)
+
+
+def node_scores(scores: Measurement, control: Measurement | None = None) -> go.Figure:
+    """A map of heads and MLPs (rows, the last layer above) by positions; blue speaks for the right answer, red against.
+
+    Both maps have the same colours, so that a control which does nothing is pale.
+
+    Args:
+        scores: `circuits.node_scores`, of each pair or their mean.
+        control: the same on pairs that change nothing relevant.
+
+    Raises:
+        ValueError: if a measure is not by node and position.
+    """
+    shown = [("pairs that change the answer", _mean(scores))]
+    if control is not None:
+        shown.append(("control: pairs that change nothing relevant", _mean(control)))
+    titles = [name for name, _ in shown] if control is not None else None
+    each = NODE * len(shown[0][1].values)
+    tall = len(shown) * each + ROOM * (len(shown) - 1)
+    figure = make_subplots(len(shown), 1, subplot_titles=titles, shared_xaxes=True, vertical_spacing=ROOM / tall)
+    figure.update_annotations(x=0, xanchor="left", font={"size": 12})
+    for row, (_, mean) in enumerate(shown, 1):
+        _add_nodes(figure, mean, row)
+    about, most = scores.settings, max(float(np.nanmax(abs(mean.values))) for _, mean in shown) or 1.0
+    subtitle = f"{about.get('model', 'model')}, pairs of kind {about.get('pairs', '?')}; {scores.name}"
+    above = TOP + ROOM * (control is not None)
+    framed(figure, "Where heads and MLPs carry the answer", subtitle, height=above + tall + BOTTOM, legend=False)
+    figure.update_layout(margin={"t": above})
+    figure.update_layout(coloraxis={"cmin": -most, "cmax": most, **cells(DIVERGING, scores.units)})
+    figure.update_xaxes(showgrid=False)
+    figure.update_xaxes(title="position", row=len(shown))
+    return figure.update_yaxes(showgrid=False, automargin=True, type="category")
+
+
+def _mean(scores: Measurement) -> Measurement:
+    mean = scores.mean() if "example" in scores.dims else scores
+    if mean.dims != ("node", "position"):
+        raise ValueError(f"the map is of scores by node and position, not by {', '.join(mean.dims)}")
+    return mean
+
+
+def _add_nodes(figure: go.Figure, mean: Measurement, row: int) -> None:
+    low, high = mean.low, mean.high
+    between = None if low is None or high is None else np.stack([low, high], -1)
+    hover = "%{y} at position %{x}: %{z:.3g} " + mean.units
+    hover += "" if between is None else " (95 % interval %{customdata[0]:.3g} to %{customdata[1]:.3g})"
+    figure.add_heatmap(
+        z=mean.values,
+        x=list(mean.coords["position"]),
+        y=list(mean.coords["node"]),
+        customdata=between,
+        coloraxis="coloraxis",
+        hovertemplate=hover + "<extra></extra>",
+        xgap=1,
+        ygap=1,
+        row=row,
+        col=1,
+    )

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.figures.attention import ARC
-from workbench.figures.style import GREY, ORANGE, PALETTE, PURPLE, framed, literal, thinned
+from workbench.figures.attention import along, outline_gold, tops
+from workbench.figures.style import GREY, PALETTE, cells, framed, literal, thinned
 from workbench.figures.token_page import part_drawn, window
 from workbench.instruments.attention.attention_graph import Edge, hop_of
 from workbench.instruments.attention.strongest_paths import Path
@@ -57,7 +56,7 @@ def side_by_side(
     places = window(len(names), start)
     columns = min(columns or len(parts), len(parts))
     rows = -(-len(parts) // columns)
-    figure = _grid(list(parts), rows, columns)
+    figure = _grid(list(parts), names[places.start : places.stop], rows, columns)
     for number, (name, part) in enumerate(parts.items()):
         due = gold.get(name, ()) if isinstance(gold, Mapping) else gold
         cell = {"row": number // columns + 1, "col": number % columns + 1}
@@ -66,8 +65,8 @@ def side_by_side(
     subtitle = f"{' and '.join(models)}: share of each row, rows scaled to sum to 1; one example"
     subtitle += part_drawn(places, len(names))
     framed(figure, title, subtitle, height=230 + rows * (390 if rows == 1 else 330))
-    figure.update_layout(width=120 + 480 * columns, margin={"t": 110, "b": 120, "pad": 0}, showlegend=bool(gold))
-    return _grid_axes(figure, names[places.start : places.stop], rows, columns)
+    look = {"margin": {"t": 110, "b": 120, "pad": 0}, "showlegend": bool(gold)}
+    return figure.update_layout(width=120 + 480 * columns, **look)
 
 
 def _add_matrix(
@@ -99,24 +98,15 @@ def _add_matrix(
         **cell,
     )
     inside = [(hop, q, k) for hop, q, k in gold if q in places and k in places]
-    _outline(figure, inside, names, max(3.0, min(20.0, size)), cell)
+    size = max(3.0, min(20.0, size))
+    outline_gold(figure, inside, names, size, 1.6 if size > 5 else 1, **cell)
 
 
-def _grid_axes(figure: go.Figure, words: Sequence[str], rows: int, columns: int) -> go.Figure:
-    """The figure with one colour scale for all matrices, and axes of tokens: queries down, keys across."""
-    figure.update_annotations(font={"size": 13})
-    bar = {"title": {"text": "share of the row", "side": "right"}, "thickness": 12, "outlinewidth": 0}
-    figure.update_layout(coloraxis={"colorscale": STEEP, "cmin": 0, "colorbar": bar})
-    last, ticks = len(words) - 0.5, thinned(words, 64 // (columns + 1))
-    axis = {"type": "category", "showgrid": False, "autorange": False, **ticks}
-    figure.update_xaxes(tickangle=-90, range=[-0.5, last], constrain="domain", **axis)
-    figure.update_yaxes(automargin=True, range=[last, -0.5], **axis)
-    figure.update_xaxes(title="key (position:token)", row=rows)
-    return figure.update_yaxes(title="query (position:token)", col=1)
+def _grid(titles: Sequence[str], words: Sequence[str], rows: int, columns: int) -> go.Figure:
+    """Places for matrices over the same tokens, queries down and keys across, with one scale of colours for all.
 
-
-def _grid(titles: Sequence[str], rows: int, columns: int) -> go.Figure:
-    """Places for matrices over the same tokens: zooming into one zooms into all, and only outer axes have labels."""
+    Zooming into one zooms into all, and only outer axes have labels.
+    """
     gaps = {"horizontal_spacing": 0.03, "vertical_spacing": 0.12 / rows}
     figure = make_subplots(rows=rows, cols=columns, subplot_titles=titles, **gaps)
     figure.update_xaxes(matches="x").update_yaxes(matches="y")
@@ -128,29 +118,14 @@ def _grid(titles: Sequence[str], rows: int, columns: int) -> go.Figure:
             figure.update_yaxes(showticklabels=False, **where)
         if number >= len(titles):
             figure.update_xaxes(visible=False, **where).update_yaxes(visible=False, **where)
-    return figure
-
-
-def _outline(
-    figure: go.Figure, gold: Sequence[Edge], names: Sequence[str], size: float, where: Mapping[str, int]
-) -> None:
-    """The gold edges of one hop as squares, those of further hops as circles."""
-    marks = {"gold, 1 hop": ("square-open", ORANGE, 1), "gold, further hops": ("circle-open", PURPLE, 2)}
-    shown = {trace.name for trace in figure.data}
-    for label, (symbol, colour, hop) in marks.items():
-        edges = [edge for edge in gold if min(edge[0], 2) == hop]
-        if edges:
-            figure.add_scatter(
-                x=[names[key] for _, _, key in edges],
-                y=[names[query] for _, query, _ in edges],
-                mode="markers",
-                name=label,
-                legendgroup=label,
-                showlegend=label not in shown,
-                marker={"symbol": symbol, "size": size, "color": colour, "line": {"width": 1.6 if size > 5 else 1}},
-                hoverinfo="skip",
-                **where,
-            )
+    figure.update_annotations(font={"size": 13})
+    figure.update_layout(coloraxis={"cmin": 0, **cells(STEEP, "share of the row")})
+    last, ticks = len(words) - 0.5, thinned(words, 64 // (columns + 1))
+    axis = {"type": "category", "showgrid": False, "autorange": False, **ticks}
+    figure.update_xaxes(tickangle=-90, range=[-0.5, last], constrain="domain", **axis)
+    figure.update_yaxes(automargin=True, range=[last, -0.5], **axis)
+    figure.update_xaxes(title="key (position:token)", row=rows)
+    return figure.update_yaxes(title="query (position:token)", col=1)
 
 
 def hop_matrices(
@@ -196,24 +171,19 @@ def path_arcs(paths: Sequence[Path], names: Sequence[str], title: str, subtitle:
     Raises:
         ValueError: if there is no path.
     """
-    _check(paths)
-    figure, names = go.Figure(), literal(names)
+    figure, names = _figure(paths, names, title, subtitle)
     for rank, path in reversed(list(enumerate(paths))):
         hops = list(pairwise(path.positions))
-        x = [v for q, k in hops for v in (*((q + k) / 2 + (q - k) / 2 * np.cos(ARC)), None)]
-        y = [v for q, k in hops for v in (*((q - k) ** 0.7 * np.sin(ARC)), None)]
-        figure.add_scatter(x=x, y=y, mode="lines", line=_line(rank), hoverinfo="skip", **_legend(rank, path))
+        figure.add_scatter(**along(hops), mode="lines", hoverinfo="skip", **_look(rank, path))
         figure.add_scatter(
-            x=[(q + k) / 2 for q, k in hops],
-            y=[(q - k) ** 0.7 for q, k in hops],
+            **tops(hops),
             mode="markers",
-            marker={"size": 6, "color": _line(rank)["color"]},
+            marker={"size": 6, "color": PALETTE[rank % len(PALETTE)]},
             text=[f"{names[q]} reads {names[k]}: {w:.3f}" for (q, k), w in zip(hops, path.weights, strict=True)],
             hovertemplate="%{text}<extra></extra>",
             legendgroup=str(rank),
             showlegend=False,
         )
-    _frame(figure, names, title, subtitle, len(paths))
     return figure.update_yaxes(visible=False, rangemode="tozero")
 
 
@@ -229,8 +199,8 @@ def path_layers(paths: Sequence[Path], names: Sequence[str], title: str, subtitl
     Raises:
         ValueError: if there is no path.
     """
-    _check(paths)
-    figure, names, n_layers = go.Figure(), literal(names), len(paths[0].layers)
+    figure, names = _figure(paths, names, title, subtitle)
+    n_layers = len(paths[0].layers)
     for level in range(n_layers + 1):
         figure.add_scatter(
             x=list(range(len(names))),
@@ -247,43 +217,38 @@ def path_layers(paths: Sequence[Path], names: Sequence[str], title: str, subtitl
             x=[position + aside for position in path.positions],
             y=levels,
             mode="lines+markers",
-            line=_line(rank),
             marker={"size": 7},
             text=[names[position] for position in path.positions],
             hovertemplate="%{text}<extra></extra>",
-            **_legend(rank, path),
+            **_look(rank, path),
         )
-    _frame(figure, names, title, subtitle, len(paths))
     ticks = ["input", *(f"after layer {layer}" for layer in range(n_layers))]
     return figure.update_yaxes(tickvals=list(range(n_layers + 1)), ticktext=ticks, showgrid=False, automargin=True)
 
 
-def _check(paths: Sequence[Path]) -> None:
+def _figure(paths: Sequence[Path], names: Sequence[str], title: str, subtitle: str) -> tuple[go.Figure, list[str]]:
+    """A framed figure over the tokens, with room for a legend of paths; and the tokens as Plotly takes them."""
     if not paths:
         raise ValueError("there is no path to draw: none of positive weight leads from this query to this key")
+    names = literal(names)
+    figure = framed(go.Figure(), title, subtitle, height=400 + 24 * len(paths))
+    figure.update_layout(margin={"b": 110 + 22 * len(paths)}, legend={"orientation": "v"})
+    figure.update_xaxes(title="position:token", tickangle=-90, showgrid=False, range=[-0.7, len(names) - 0.3])
+    return figure.update_xaxes(**thinned(names, 64)), list(names)
 
 
-def _line(rank: int) -> dict[str, Any]:
-    return {"color": PALETTE[rank % len(PALETTE)], "width": max(1.5, 4.5 - rank)}
-
-
-def _legend(rank: int, path: Path) -> dict[str, Any]:
-    """A path's name in the legend: its rank, its weight and its edges; across layers those through heads."""
+def _look(rank: int, path: Path) -> dict[str, Any]:
+    """A path's line, and its name in the legend: rank, weight and edges; across layers those through heads."""
+    line = {"color": PALETTE[rank % len(PALETTE)], "width": max(1.5, 4.5 - rank)}
     way = " → ".join(_shortened([str(position) for position in path.positions]))
     if len(set(path.layers)) > 1:
         edges = zip(pairwise(path.positions), path.layers, path.heads, strict=True)
         through = [f"layer {at} head {head} {q} → {k}" for (q, k), at, head in edges if head is not None]
         way = ", ".join(_shortened(through)) or "the residual stream alone"
-    return {"name": f"{rank + 1}: {way}, weight {path.weight:.3g}", "legendgroup": str(rank), "legendrank": rank}
+    name = f"{rank + 1}: {way}, weight {path.weight:.3g}"
+    return {"line": line, "name": name, "legendgroup": str(rank), "legendrank": rank}
 
 
 def _shortened(steps: list[str]) -> list[str]:
     """The first steps and the last step of a long path, for the legend; the figure itself draws the whole path."""
     return steps if len(steps) <= MOST_NAMED else [*steps[: MOST_NAMED - 2], f"… {len(steps)} in all …", steps[-1]]
-
-
-def _frame(figure: go.Figure, names: Sequence[str], title: str, subtitle: str, n_paths: int) -> None:
-    framed(figure, title, subtitle, height=400 + 24 * n_paths)
-    figure.update_layout(margin={"b": 110 + 22 * n_paths}, legend={"orientation": "v"})
-    figure.update_xaxes(title="position:token", tickangle=-90, showgrid=False, range=[-0.7, len(names) - 0.3])
-    figure.update_xaxes(**thinned(names, 64))

@@ -35,6 +35,7 @@ HATCHES = ("", ".", "/", "|", "+", "-", "x", "\\")
 LINES = ("solid", "dot", "dash", "6px,2px,2px,2px", "2px,6px", "dashdot", "longdash", "longdashdot")
 MARKS = (*SYMBOLS, "star", "hexagon")
 LAYERS = "point of the residual"
+BASELINE = "current token"  # the condition that is drawn beside the probe of each run
 
 
 def probe_card(measured: Measurement) -> go.Figure:
@@ -71,7 +72,8 @@ def probe_card(measured: Measurement) -> go.Figure:
         hoverinfo="skip",
     )
     framed(figure, named(measured), about(measured), height=190 + 44 * len(names), legend=False)
-    figure.update_xaxes(title=_axis(measured), tickformat=_format(measured))
+    what = "share of labels decoded" if measured.units == "share" else "R²"
+    figure.update_xaxes(title=f"{what} on held-out sequences", tickformat=_format(measured))
     if measured.units == "share":
         figure.update_xaxes(range=[0, 1.1])
     return figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
@@ -88,32 +90,29 @@ def probe_by_layer(measured: Measurement) -> go.Figure:
     _add_conditions(figure, measured, x, measured.coords["condition"])
     framed(figure, f"{named(measured)}, by layer", about(measured), height=460)
     _share_axis(figure, measured)
-    figure.update_xaxes(type="category", categoryorder="array", categoryarray=x)
-    return figure.update_xaxes(title=LAYERS)
+    return figure.update_xaxes(title=LAYERS, type="category", categoryorder="array", categoryarray=x)
 
 
-def probe_runs(runs: Mapping[str, Measurement], control: str = "current token") -> go.Figure:
+def probe_runs(runs: Mapping[str, Measurement]) -> go.Figure:
     """The same probe on several runs: a line each, and their baseline in the same colour, dashed.
 
     Args:
         runs: name -> `probes.probe(...)` over the dims `point`, `condition`.
-        control: the condition to draw beside the probe.
     """
     first = next(iter(runs.values()))
     figure = go.Figure()
     for i, (run, measured) in enumerate(runs.items()):
-        for part, dash in ((measured.coords["condition"][0], "solid"), (control, DASHES[1])):
+        for part, dash in ((measured.coords["condition"][0], "solid"), (BASELINE, DASHES[1])):
             line = measured.select(condition=part)
             x = [point_name(point) for point in measured.coords["point"]]
             name, look = run, dict[str, Any]({"dash": dash, "symbol": SYMBOLS[i % len(SYMBOLS)]})
             if dash != "solid":
-                name, look = f"{run}, {control}", look | {"main": False, "width": 1.5, "mode": "lines"}
+                name, look = f"{run}, {BASELINE}", look | {"main": False, "width": 1.5, "mode": "lines"}
             add_line(figure, line, x, name, PALETTE[i % len(PALETTE)], **look)
-    longest = max((measured.coords["point"] for measured in runs.values()), key=len)
+    longest = [point_name(p) for p in max((measured.coords["point"] for measured in runs.values()), key=len)]
     framed(figure, f"{named(first)}, run by run", about(first, whose=""), height=460)
     _share_axis(figure, first)
-    figure.update_xaxes(type="category", categoryorder="array", categoryarray=[point_name(p) for p in longest])
-    return figure.update_xaxes(title=LAYERS)
+    return figure.update_xaxes(title=LAYERS, type="category", categoryorder="array", categoryarray=longest)
 
 
 def probe_map(measured: Measurement) -> go.Figure:
@@ -126,7 +125,8 @@ def probe_map(measured: Measurement) -> go.Figure:
     """
     (across,) = (dim for dim in measured.dims if dim not in ("point", "condition"))
     points, columns = measured.coords["point"], [str(c).replace("_", " ") for c in measured.coords[across]]
-    tables = {name: _by_point(measured.select(condition=name)) for name in measured.coords["condition"]}
+    parts = {name: measured.select(condition=name) for name in measured.coords["condition"]}
+    tables = {name: m.values if m.axis("point") == 0 else m.values.T for name, m in parts.items()}  # a row a point
     probed, *_ = tables.values()
     rows = [point_name(point) for point in points]
 
@@ -148,13 +148,8 @@ def probe_map(measured: Measurement) -> go.Figure:
     framed(figure, named(measured), about(measured, bars=False), height=200 + 34 * len(rows), legend=False)
     title = "label" if across == "label" else "position" if all(c.isdecimal() for c in columns) else "where"
     figure.update_xaxes(title=title, type="category", showgrid=False)
-    y_axis = {"title": "point of the residual", "autorange": "reversed", "automargin": True}
+    y_axis = {"title": LAYERS, "autorange": "reversed", "automargin": True}
     return figure.update_yaxes(type="category", showgrid=False, **y_axis)
-
-
-def _by_point(measured: Measurement) -> np.ndarray:
-    """The values with a row for each point."""
-    return measured.values if measured.axis("point") == 0 else measured.values.T
 
 
 def probe_use(effect: Measurement) -> go.Figure:
@@ -262,10 +257,6 @@ def _format(measured: Measurement, digits: int = 0) -> str:
 
 def _number(value: float, measured: Measurement, digits: int = 1) -> str:
     return "–" if np.isnan(value) else format(value, _format(measured, digits))
-
-
-def _axis(measured: Measurement) -> str:
-    return "share of labels decoded on held-out sequences" if measured.units == "share" else "R² on held-out sequences"
 
 
 def _share_axis(figure: go.Figure, measured: Measurement) -> None:

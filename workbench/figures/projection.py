@@ -12,7 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.figures.drawing import Drawing, element, text
+from workbench.figures.drawing import Drawing, element, shortened, text
 from workbench.figures.style import (
     BLUE,
     DASHES,
@@ -140,11 +140,9 @@ def _bars(part: Measurement, x: float, name: str, colour: str) -> str:
     for i, (word, value) in enumerate(zip(part.labels, part.values, strict=True)):
         y, size = TOP + BAR * (i + 0.5), abs(float(value)) * scale
         left = zero if value >= 0 else zero - size
-        shown = str(word) if len(str(word)) <= 12 else f"{str(word)[:11]}…"
         tip = f"{word}: {value:.4g} {part.units}"
-        pieces.append(
-            text(shown, x + WORDS - 8, y, 13, text_anchor="end", data_tip=tip, class_=f"token-{part.settings['basis']}")
-        )
+        about = {"data_tip": tip, "class_": f"token-{part.settings['basis']}"}
+        pieces.append(text(shortened(str(word), 12), x + WORDS - 8, y, 13, text_anchor="end", **about))
         bar: dict[str, Any] = {"x": left, "y": y - BAR / 2 + 3, "width": size, "height": BAR - 6}
         pieces.append(element("rect", **bar, rx=2, fill=colour, fill_opacity=0.75, data_tip=tip))
         pieces.append(text(f"{value:.3g}", max(zero, left + size) + 6, y, 11, text_anchor="start", class_="quiet"))
@@ -193,7 +191,9 @@ def components(found: Components, x: int = 1, y: int = 2) -> go.Figure:
         marker |= cells(SEQUENCE, label, tickvals=ticks, ticktext=names)
         figure.add_scatter(x=across, y=up, text=words, marker=marker, **each)
     some = f", {len(drawn):,} of them drawn" if len(drawn) < len(classes) else ""
-    said = f"{m.settings['model']}, {point_name(m.settings['point'])}; {len(classes):,} rows{some}; {_between(found)}"
+    said = f"{m.settings['model']}, {point_name(m.settings['point'])}; {len(classes):,} rows{some}; "
+    own, shuffled = (float(found.between.select(within="all", labels=labels).values) for labels in (TRUE, SHUFFLED))
+    said += f"between classes {percent(own)} of variance, shuffled labels {percent(shuffled)}"
     framed(figure, f"Principal components by {label}", said, height=520, legend=len(known) <= len(PALETTE))
     for update, axis in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
         update(title=f"component {axis} ({percent(float(found.explained.select(component=axis).values))} of variance)")
@@ -203,12 +203,6 @@ def components(found: Components, x: int = 1, y: int = 2) -> go.Figure:
 def _spaced(n: int, most: int) -> np.ndarray:
     """Indices of `n` things, evenly spaced, `most` of them at most."""
     return np.linspace(0, n - 1, min(n, most)).round().astype(int)
-
-
-def _between(found: Components) -> str:
-    """How much of all variance lies between the classes, and how much where labels are shuffled."""
-    own, shuffled = (float(found.between.select(within="all", labels=labels).values) for labels in (TRUE, SHUFFLED))
-    return f"between classes {percent(own)} of variance, shuffled labels {percent(shuffled)}"
 
 
 def token_trajectory(measurement: Measurement) -> go.Figure:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.colors import sample_colorscale
+from plotly.colors import hex_to_rgb, sample_colorscale
 
 # Okabe and Ito's colour-blind-safe palette, without the black and the yellow that vanish on one of the two themes.
 BLUE, ORANGE, GREEN, PURPLE, VERMILLION, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9"
@@ -42,8 +42,7 @@ def faint(colour: str, opacity: float = 0.15) -> str:
     """The same colour for an area: of `#rrggbb` or `rgb(...)`."""
     if colour.startswith("rgb"):
         return colour.replace("rgb(", "rgba(").replace(")", f", {opacity})")
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red}, {green}, {blue}, {opacity})"
+    return "rgba({}, {}, {}, {})".format(*hex_to_rgb(colour), opacity)
 
 
 HEIGHT = 420  # pixels of a figure

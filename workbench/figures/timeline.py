@@ -12,7 +12,7 @@ from workbench.figures.entropy import TOP, by_layer_over_training
 from workbench.figures.over_training import map_over_training, over_training
 from workbench.inspection.over_training import Timeline
 from workbench.measurement import Measurement
-from workbench.measurement.places import point_name
+from workbench.measurement.places import place_in_words
 from workbench.mechanisms import MECHANISMS
 from workbench.util.lookup import lookup
 
@@ -45,18 +45,13 @@ def timeline(followed: Timeline, name: str) -> go.Figure:
     if name in followed.controls and (name in MECHANISMS or len(by_place) == 1):
         controls = lines(followed.controls[name].select(**head), alone)
     in_order = bool(IN_ORDER & set(measured.dims)) and len(by_place) > 2
-    subtitle = _subtitle(followed, measured, bool(head), bool(controls))
+    whose = ", layer {layer}, head {head}".format_map(head) if head else ""
+    subtitle = f"{followed.name} over training{whose}<br>{sample_size({'': measured})}; bands: 95 % intervals"
+    subtitle += "; dotted: control" if controls else ""
     figure = over_training(
         by_place, measured.name, subtitle, controls=controls, in_order=in_order, events=followed.events
     )
     return figure.update_layout(margin_t=TOP, height=HEIGHT)
-
-
-def _subtitle(followed: Timeline, measured: Measurement, of_head: bool, controlled: bool) -> str:
-    """Two lines: the run and its head, then the sample's size and what bands and dots mean."""
-    head = ", layer {}, head {}".format(*followed.head) if of_head and followed.head else ""
-    dotted = "; dotted: control" if controlled else ""
-    return f"{followed.name} over training{head}<br>{sample_size({'': measured})}; bands: 95 % intervals{dotted}"
 
 
 def lines(measured: Measurement, alone: str) -> dict[str, Measurement]:
@@ -71,12 +66,5 @@ def lines(measured: Measurement, alone: str) -> dict[str, Measurement]:
         place = {dim: measured.coords[dim][i] for dim, i in zip(measured.dims[1:], index, strict=True)}
         line = measured.select(**place)
         if not np.isnan(line.values).all():
-            by_place[", ".join(_in_words(dim, label) for dim, label in place.items()) or alone] = line
+            by_place[place_in_words(place) or alone] = line
     return by_place
-
-
-def _in_words(dim: str, label: Any) -> str:
-    """One dim of a place: `after attention 0` for a hook point, `per position` for a unit, otherwise dim and label."""
-    if dim == "unit":
-        return f"per {label}"
-    return point_name(label) if dim in ("layer", "point") and isinstance(label, str) else f"{dim} {label}"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from workbench.figures.drawing import Drawing, element, pixels, text
+from workbench.figures.drawing import Drawing, element, pixels, shortened, text
 from workbench.figures.style import BLUE, VERMILLION, thinned
 from workbench.measurement import Measurement
 
@@ -30,18 +30,19 @@ def token_circuit(m: Measurement, *, chosen: tuple[int, int] | None = None) -> D
         ValueError: if there is no such cell.
     """
     rows, columns = (list(map(str, m.coords[dim])) for dim in ("from", "to"))
+    down, across = ([shortened(name, LONGEST) for name in names] for names in (rows, columns))
     if chosen is not None and not (0 <= chosen[0] < len(rows) and 0 <= chosen[1] < len(columns)):
         raise ValueError(f"there is no cell {chosen}; the map has {len(rows)} rows and {len(columns)} columns")
-    left = 24 + 7 * max(map(len, map(_short, rows)))
+    left = 24 + 7 * max(map(len, down))
     cell = min(LARGEST_CELL, SIDE / max(len(rows), len(columns)))
     box: dict[str, Any] = {"x": left, "y": 4, "width": cell * len(columns), "height": cell * len(rows)}
     most = float(np.nanmax(np.abs(m.values))) or 1.0
-    below = box["y"] + box["height"] + 7 * max(map(len, map(_short, columns))) + 8  # the columns' names
+    below = box["y"] + box["height"] + 7 * max(map(len, across)) + 8  # the columns' names
     parts = [
         pixels(_pooled(m.values / most), **box),
         element("rect", **box, fill_opacity=0, stroke=EDGE, data_grid=f"{len(rows)},{len(columns)}"),
-        *_names(rows, cell, box, down=True),
-        *_names(columns, cell, box, down=False),
+        *_names(down, cell, box, down=True),
+        *_names(across, cell, box, down=False),
         *_sides(m, box, below + 10),
         *_scale(m, most, box),
         _frame(chosen, cell, box),
@@ -66,10 +67,6 @@ def _sides(m: Measurement, box: dict[str, float], below: float) -> tuple[str, st
     return text(rows, 10, down, transform=f"rotate(-90 10 {down})"), text(columns, across, below)
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-
-
 def _pooled(values: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "row column"]:
     """With more entries than pixels: the entry of the largest size in each square of them."""
     step = -(-max(values.shape) // SIDE)
@@ -89,10 +86,10 @@ def _names(names: list[str], cell: float, box: dict[str, float], *, down: bool) 
     for i, name in zip(ticks["tickvals"], ticks["ticktext"], strict=True):
         middle = (i + 0.5) * cell
         if down:
-            drawn.append(text(_short(name), box["x"] - 5, box["y"] + middle, SIZE, text_anchor="end"))
+            drawn.append(text(name, box["x"] - 5, box["y"] + middle, SIZE, text_anchor="end"))
             continue
         x, y = box["x"] + middle, box["y"] + box["height"] + 6
-        drawn.append(text(_short(name), x, y, SIZE, text_anchor="end", transform=f"rotate(-90 {x:.1f} {y:.1f})"))
+        drawn.append(text(name, x, y, SIZE, text_anchor="end", transform=f"rotate(-90 {x:.1f} {y:.1f})"))
     return drawn
 
 

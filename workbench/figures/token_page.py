@@ -8,7 +8,7 @@ from typing import Any
 from unicodedata import east_asian_width
 
 from workbench.capture import Capture
-from workbench.figures.drawing import element, text
+from workbench.figures.drawing import element, shortened, text
 from workbench.figures.style import CHANGED, GREEN, GREY, SKY, VERMILLION
 from workbench.instruments.attention import attention_graph
 from workbench.measurement.numbers import percent
@@ -101,15 +101,12 @@ def confidence_row(seen: Capture, example: int = 0) -> Row:
     else:
         of_right = probability.gather(-1, targets.clamp(min=0)[:, None])[:, 0]
     shown = zip(of_right.tolist(), batch.loss_mask[example].tolist(), strict=True)
-    words = [_per_cent(share) if asked else "" for share, asked in shown]
+    words = []
+    for share, asked in shown:  # never 100 or 0 for what is not
+        whole = f"{100 * share:.0f}" if asked else ""
+        words.append(">99" if whole == "100" and share < 0.9995 else "<1" if whole == "0" and share > 0.0005 else whole)
     name = f"p({'next' if seen.subject.task.running_text else 'right'}), %"
     return Row(name, words, [None] * len(words), tips=_likeliest(seen, example), small=True)
-
-
-def _per_cent(share: float) -> str:
-    """In whole per cent, but never 100 or 0 for what is not."""
-    whole = f"{100 * share:.0f}"
-    return ">99" if whole == "100" and share < 0.9995 else "<1" if whole == "0" and share > 0.0005 else whole
 
 
 def _likeliest(seen: Capture, example: int) -> list[str]:
@@ -266,8 +263,9 @@ class TokenPage:
         em = sum(widths) * (1.0 if weight is None else 1.1) or 1.0
         smaller = max(7.0, min(size, self.column / em))
         room = max(2, int(len(word) * self.column / (em * smaller)))
-        shown = word if len(word) <= room else word[: room - 1] + "…"
-        return text(shown, self.x(i), y, round(smaller, 1), font_weight=weight, pointer_events="none", **style)
+        return text(
+            shortened(word, room), self.x(i), y, round(smaller, 1), font_weight=weight, pointer_events="none", **style
+        )
 
     def at(self, position: int) -> str:
         return f"{position}:{self.words[position]}"

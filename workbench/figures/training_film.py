@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from workbench.capture import Capture
 from workbench.figures.canvas import canvas
 from workbench.figures.drawing import Drawing
 from workbench.figures.token_page import answer_rows
@@ -55,15 +55,10 @@ def training_film(
     for done, step in enumerate(steps, 1):
         seen = see(run, batch, step=None if step == run.step() else step)
         frames.append(canvas(seen, layer=layer, head=head, which=which, start=start))
-        labels.append(f"step {step:,}: {_right(seen)}")
+        asked = [right for right in answer_rows(seen)[0].right if right is not None]
+        labels.append(f"step {step:,}: {sum(asked)} of {len(asked)} answers right")
         if progress is not None:
             progress(done / len(steps))
-    last = frames[-1]
     data = {"frames": [one.svg() for one in frames], "labels": labels}
     says = f"{run.name} at {len(steps)} training steps, {steps[0]:,} to {steps[-1]:,}"
-    return Drawing(last.title, says, last.body, last.width, last.height, data)
-
-
-def _right(seen: Capture) -> str:
-    asked = [right for right in answer_rows(seen)[0].right if right is not None]
-    return f"{sum(asked)} of {len(asked)} answers right"
+    return replace(frames[-1], subtitle=says, data=data)

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.figures.any_measure import place_name, places
+from workbench.figures.any_measure import place_names
 from workbench.figures.curves import Runs, interval, sample_size, scaled, with_bars
 from workbench.figures.runs_and_controls import dots
 from workbench.figures.style import GREY, PALETTE, PURPLE, SYMBOLS, framed, ordered_union
@@ -20,7 +20,7 @@ from workbench.measurement.compare_runs import ROUNDING
 from workbench.measurement.places import POINTS, point_name
 
 
-def with_difference(runs: Runs, apart: Measurement, *, title: str | None = None) -> go.Figure:
+def with_difference(runs: Runs, apart: Measurement) -> go.Figure:
     """A measure of two sides, and below it the second less the first with its interval and a line at zero.
 
     Differences whose interval leaves out 0 have filled markers. Where only one side was measured there is none.
@@ -29,7 +29,6 @@ def with_difference(runs: Runs, apart: Measurement, *, title: str | None = None)
         runs: two names -> the same measure of each, averaged over examples. Over a single dim that has an order
             (layers, hops, lengths) it is drawn as lines, else as bars, one for each place.
         apart: their difference (`compare_runs.difference`).
-        title: by default the measure's name.
     """
     assert len(runs) == 2, f"a difference is of two, not of {len(runs)}"
     first = next(iter(runs.values()))
@@ -41,7 +40,12 @@ def with_difference(runs: Runs, apart: Measurement, *, title: str | None = None)
     for trace in [*_seeds(apart, PURPLE), _below(apart)]:
         figure.add_trace(trace, row=2, col=1)
     figure.add_hline(y=0, row=2, col=1, line={"color": GREY, "width": 1.5, "dash": "dash"})
-    framed(figure, title or first.name, _about(runs, apart), height=600 if _in_order(first) else 500)
+    one, other = runs
+    about, below = "single inputs: there is no interval", f"below: {other} minus {one}"
+    if max(map(_most, runs.values())) > 1:
+        paired = "in pairs, over the same sequences" if apart.settings.get("paired") else "not paired: other sequences"
+        about, below = with_bars(runs), f"{below}, {paired}; filled: the interval excludes 0"
+    framed(figure, first.name, f"{about}<br>{below}", height=600 if _in_order(first) else 500)
     figure.update_layout(margin={"t": 106, "l": 84}, barmode="group", bargap=0.45, scattermode="group")
     shares = first.units == "share"
     figure.update_yaxes(title=first.units, row=1, **({"range": [-0.03, 1.03], "tickformat": ".0%"} if shares else {}))
@@ -52,17 +56,12 @@ def with_difference(runs: Runs, apart: Measurement, *, title: str | None = None)
 def _side(m: Measurement, name: str, i: int) -> Any:
     """One side's line, or its bars where the places have no order."""
     known = ~np.isnan(m.values.reshape(-1))
-    shown: dict[str, Any] = {
-        "x": list(compress(_labels(m), known)),
-        "y": m.values.reshape(-1)[known],
-        "error_y": _bars(m),
-        "name": name,
-    }
+    shown: dict[str, Any] = {"x": list(compress(_labels(m), known)), "y": m.values.reshape(-1)[known], "name": name}
     if not _in_order(m):
-        shown["error_y"] = {**(shown["error_y"] or {}), "color": GREY}
-        return go.Bar(**shown, offsetgroup=name, marker={"color": PALETTE[i], "pattern": {"shape": ("", "/")[i]}})
-    line = {"color": PALETTE[i], "width": 2.5}
-    return go.Scatter(**shown, mode="lines+markers", line=line, marker={"symbol": SYMBOLS[i], "size": 8})
+        bars, look = {**(_bars(m) or {}), "color": GREY}, {"color": PALETTE[i], "pattern": {"shape": ("", "/")[i]}}
+        return go.Bar(**shown, error_y=bars, offsetgroup=name, marker=look)
+    shown |= {"mode": "lines+markers", "line": {"color": PALETTE[i], "width": 2.5}}
+    return go.Scatter(**shown, error_y=_bars(m), marker={"symbol": SYMBOLS[i], "size": 8})
 
 
 def _seeds(m: Measurement, colour: str, name: str | None = None) -> list[go.Scatter]:
@@ -94,16 +93,6 @@ def _bars(m: Measurement) -> dict[str, Any] | None:
     return None if _most(m) < 2 else interval(m, ~np.isnan(m.values))
 
 
-def _about(runs: Runs, apart: Measurement) -> str:
-    """The subtitle: how many sequences, what the lower row is, and how it was paired."""
-    one, other = runs
-    below = f"below: {other} minus {one}"
-    if max(map(_most, runs.values())) < 2:
-        return f"single inputs: there is no interval<br>{below}"
-    paired = "in pairs, over the same sequences" if apart.settings.get("paired") else "not paired: other sequences"
-    return f"{with_bars(runs)}<br>{below}, {paired}; filled: the interval excludes 0"
-
-
 def _most(m: Measurement) -> int:
     """The largest number of examples that any value is a mean over."""
     return 1 if m.n is None or not m.n.size else int(m.n.max())
@@ -120,7 +109,7 @@ def _labels(m: Measurement) -> list[Any]:
     if _in_order(m):
         dim = m.dims[0]
         return [point_name(label) if dim in POINTS else label for label in m.coords[dim]]
-    return [", ".join(place_name(*at) for at in place.items()) or m.name for place in places(m)]
+    return place_names(m, m.name)
 
 
 def _axis(figure: go.Figure, sides: list[Measurement]) -> go.Figure:

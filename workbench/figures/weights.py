@@ -11,15 +11,12 @@ from plotly.subplots import make_subplots
 from workbench.figures.curves import interval
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, DIVERGING, GREY, LINE, PALETTE, SHADES, VERMILLION, framed, literal, thinned
+from workbench.interventions import head_in_words
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import number
 
 WIDE, TALL, TOP, MARGIN = 440, 200, 10, 52  # pixels of the bars of an entry, and left of them
 MOST_NUMBERS = 16
-
-
-def _place(m: Measurement) -> str:
-    return f"layer {m.settings['layer']}, head {m.settings['head']}"
 
 
 def singular_vectors(m: Measurement, *, most: int = 12) -> go.Figure:
@@ -42,7 +39,7 @@ def singular_vectors(m: Measurement, *, most: int = 12) -> go.Figure:
     )
     framed(
         figure := go.Figure(table),
-        f"{m.name}, {_place(m)}",
+        f"{m.name}, {head_in_words(m.settings['layer'], m.settings['head'])}",
         f"{m.settings['model']}: tokens with the largest components; {len(sigma)} of {every} directions",
         height=190 + 26 * len(sigma),
         legend=False,
@@ -72,7 +69,8 @@ def circuit_entry(m: Measurement) -> Drawing:
     parts.append(element("line", x1=MARGIN, x2=WIDE, y1=zero, y2=zero, stroke=GREY))
     parts.append(text("singular direction, strongest first", (MARGIN + WIDE) / 2, TOP + TALL + 32))
     said = f"{m.settings['from']} → {m.settings['to']}: {number(m.settings['entry'], m.units)}, the sum of the bars"
-    return Drawing(f"{m.name}, {_place(m)}", said, "".join(parts), WIDE + 4, TOP + TALL + 44)
+    title = f"{m.name}, {head_in_words(m.settings['layer'], m.settings['head'])}"
+    return Drawing(title, said, "".join(parts), WIDE + 4, TOP + TALL + 44)
 
 
 def composition_scores(m: Measurement, kind: str) -> go.Figure:

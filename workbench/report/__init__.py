@@ -17,7 +17,6 @@ from workbench.inspection.findings import findings
 from workbench.inspection.found import keep_if_more
 from workbench.inspection.geometry import Geometry
 from workbench.inspection.geometry import geometry as run_geometry
-from workbench.inspection.judged import Column
 from workbench.inspection.over_training import Timeline, follow
 from workbench.inspection.own_basis import OwnBasis, own_basis
 from workbench.inspection.seed_groups import seed_groups
@@ -28,7 +27,7 @@ from workbench.report.figure_files import FORMATS, check_formats, write_figures
 from workbench.report.numbers import FILES, PAGE, only_report, write_comparisons, write_numbers
 from workbench.report.page import page
 from workbench.report.sections import Section, geometry_section, own_basis_section, sections, timeline_section
-from workbench.report.table import Row, all_columns, claim_lines, rows, summarise
+from workbench.report.table import all_columns, claim_lines, rows, summarise
 from workbench.runs import Run, open_runs
 from workbench.runs.conditions import check_condition, condition_in_words
 from workbench.util.files import files_replaced, write_atomically
@@ -261,12 +260,14 @@ def write_report(
     drawn += [own_basis_section(*each) for each in asked.own_bases.items()]
     differences, groups = in_pairs(inspected), over_seeds(inspected)
     columns = all_columns(inspected)
-    table = rows(columns)
-    names = [column.name for column in columns]
+    table, names = rows(columns), [column.name for column in columns]
     measured = [findings(one) for one in seed_groups(inspected) if one.results]
     found = many.sentences(measured, clearest(groups))
     told = [own.says for own in asked.own_bases.values()]
-    summary = "\n\n".join(["\n".join([*found, *told]), _summary(columns, table, inspected, differences, groups)])
+    parts = ["\n".join([*found, *told]), summarise(columns, table)]
+    if differences is not None:
+        parts.append(comparison_text(differences, inspected[0].name, inspected[1].name))
+    summary = "\n\n".join([*parts, *map(over_seeds_text, groups)])
     report = Report(inspected, summary, None, drawn, *asked, differences, groups, [])
     if folder is None:
         return report
@@ -284,17 +285,3 @@ def write_report(
         write_atomically(place / PAGE, text.encode())
         files = write_figures(place / "figures", drawn, *export)
     return replace(report, html=folder / PAGE, figures=[folder / path.relative_to(place) for path in files])
-
-
-def _summary(
-    columns: Sequence[Column],
-    table: Sequence[Row],
-    inspected: Sequence[Inspected],
-    differences: pd.DataFrame | None,
-    groups: Sequence[OverSeeds],
-) -> str:
-    """The table as text, then the comparison of two runs and those of groups of seeds."""
-    parts = [summarise(columns, table)]
-    if differences is not None:
-        parts.append(comparison_text(differences, inspected[0].name, inspected[1].name))
-    return "\n\n".join([*parts, *map(over_seeds_text, groups)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -84,7 +84,7 @@ class RunCircuit:
         numbers = {name: measured.to_dict() for name, measured in found.measurements().items()}
         judgement = found.judgement.model_dump(mode="json")
         edges = {name: found.circuit.scores.get(name) for name in found.circuit.names}
-        answers = {} if self.answers is None else {"answers": self.answers.to_dict()}
+        answers = {} if self.answers is None else {"answers": asdict(self.answers)}
         about = {"format": "circuit/1", "run": self.name, **answers}
         return as_json({**about, "edges": edges, "judgement": judgement, "measurements": numbers})
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 from rich.table import Table
@@ -74,7 +73,11 @@ def _means(group: SeedGroup) -> dict[str, Measurement]:
 
 def surest(differences: pd.DataFrame) -> pd.DataFrame:
     """The rows to show: the smallest p first; where p is the same, each measure in turn, its largest effect first."""
-    table = differences.assign(at=_as_shown(differences["p_holm"]), size=_size(differences))
+    if "effect" in differences:
+        size = differences["effect"].abs()
+    else:  # over seeds, in widths of the interval
+        size = (differences["difference"] / (differences["high"] - differences["low"])).abs().fillna(0.0)
+    table = differences.assign(at=_as_shown(differences["p_holm"]), size=size)
     table["turn"] = table.groupby(["at", "measure"])["size"].rank(method="first", ascending=False)
     ordered = table.sort_values(["at", "turn", "size"], ascending=[True, True, False], kind="stable")
     return ordered.drop(columns=["at", "turn", "size"]).head(SHOWN_DIFFERENCES)
@@ -91,13 +94,6 @@ def clearest(differences: Sequence[OverSeeds]) -> Difference | None:
     return Difference(one.first, one.second, what, row["units"], value, low, high, p)
 
 
-def _size(differences: pd.DataFrame) -> pd.Series:
-    """How large a difference is relative to its spread: its effect, or over seeds, in widths of its interval."""
-    if "effect" in differences:
-        return differences["effect"].abs()
-    return (differences["difference"] / (differences["high"] - differences["low"])).abs().fillna(0.0)
-
-
 def _as_shown(p: pd.Series) -> pd.Series:
     """Each p as it is shown: four places, none below the smallest."""
     return p.clip(lower=LEAST_P).round(4)
@@ -108,23 +104,22 @@ def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
 
     Both means and the difference have as many decimals as it takes to tell the means apart.
     """
-    return [
-        [
-            f"{row['measure']}: {row['place']}" if row["place"] else str(row["measure"]),
-            *_apart(row),
-            str(row["n"]) if "n" in row else f"{row['n_first']} and {row['n_second']}",
-            p_alone(row["p"]),
-            p_alone(row["p_holm"]),
-        ]
-        for row in surest(differences).to_dict("records")
-    ]
-
-
-def _apart(row: dict[str, Any]) -> tuple[str, str, str]:
-    first, second, value, units = (row[name] for name in ("first", "second", "difference", "units"))
-    places = decimals([first, second, value])
-    apart = difference(value, row["low"], row["high"], units)
-    return number(first, units, places), number(second, units, places), apart
+    rows = []
+    for row in surest(differences).to_dict("records"):
+        first, second, value, units = (row[name] for name in ("first", "second", "difference", "units"))
+        places = decimals([first, second, value])
+        rows.append(
+            [
+                f"{row['measure']}: {row['place']}" if row["place"] else str(row["measure"]),
+                number(first, units, places),
+                number(second, units, places),
+                difference(value, row["low"], row["high"], units),
+                str(row["n"]) if "n" in row else f"{row['n_first']} and {row['n_second']}",
+                p_alone(row["p"]),
+                p_alone(row["p_holm"]),
+            ]
+        )
+    return rows
 
 
 def comparison_text(differences: pd.DataFrame, first: str, second: str) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import plotly.graph_objects as go
-
 from workbench.figures.for_paper import SHARP as SHARP_IN_PRINT
 from workbench.figures.for_paper import for_paper
 from workbench.figures.pictures import write_pictures
@@ -67,18 +65,12 @@ def stems(sections: Sequence[Section]) -> list[str]:
     Where two of a section have one title, what they are of follows (`figures.style.framed`). Names that are still
     alike (as those of runs whose names differ in signs alone, `a/b`, `a-b`) are numbered.
     """
-    slugs = tell_apart([section.slug[:LONGEST] for section in sections], number="{}-{}")
-    names = [name for start, section in zip(slugs, sections, strict=True) for name in _named(start, section.drawn)]
+    slugs, names = tell_apart([section.slug[:LONGEST] for section in sections], number="{}-{}"), list[str]()
+    for start, section in zip(slugs, sections, strict=True):
+        titles = [slug(in_one_line(figure.layout.title.text or "")) for figure in section.drawn]
+        for number, (figure, title) in enumerate(zip(section.drawn, titles, strict=True), 1):
+            if titles.count(title) > 1 and title:
+                title = f"{title}-{slug((figure.layout.meta or {}).get('of', ''))}"
+            rest = title.removeprefix(f"{start}-").strip("-")  # a title may begin with its section's
+            names.append(start if title == start else f"{start}-{rest or number}"[: 2 * LONGEST].strip("-"))
     return tell_apart(names, number="{}-{}")
-
-
-def _named(section: str, drawn: Sequence[go.Figure]) -> list[str]:
-    """A name for each figure of a section; two of them may still be alike."""
-    titles = [slug(in_one_line(figure.layout.title.text or "")) for figure in drawn]
-    names = []
-    for number, (figure, title) in enumerate(zip(drawn, titles, strict=True), 1):
-        if titles.count(title) > 1 and title:
-            title = f"{title}-{slug((figure.layout.meta or {}).get('of', ''))}"
-        rest = title.removeprefix(f"{section}-").strip("-")  # a title may begin with its section's
-        names.append(section if title == section else f"{section}-{rest or number}"[: 2 * LONGEST].strip("-"))
-    return names

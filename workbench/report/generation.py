@@ -80,21 +80,14 @@ class Generation:
         if not self.edits:
             return "\n".join(lines)
         lines += [f"  edited    {self.edited.text!r}", "", *(f"edit: {each}" for each in self.edits)]
-        return "\n".join([*lines, self._where_they_part()])
-
-    def _where_they_part(self) -> str:
-        at = self.parts_at
-        if at is None:
-            return f"The edit changes none of the {len(self.unedited.words)} new tokens."
-        tokens = (
+        if (at := self.parts_at) is None:
+            return "\n".join([*lines, f"The edit changes none of the {len(self.unedited.words)} new tokens."])
+        first, second = (
             f"{written.words[at]!r} ({percent(written.probabilities[at])})" if at < len(written.words) else "the end"
             for written in (self.unedited, self.edited)
         )
-        return (
-            f"They part at new token {at + 1}: "
-            + " unedited, ".join(tokens)
-            + " edited. One text is a case, not a rate."
-        )
+        part = f"They part at new token {at + 1}: {first} unedited, {second} edited. One text is a case, not a rate."
+        return "\n".join([*lines, part])
 
     def table(self) -> pd.DataFrame:
         """A row for each new token: its place, the word and its probability, of either text."""

@@ -79,14 +79,16 @@ class Heads:
         n_heads = len(mean.coords["layer"]) * len(mean.coords["head"])
         lines = [words.of_sample(self.n, n_heads, self.removed_on, self.right, self.others), ""]
         lines += [*words.of_roles(rows, self.prompts), ""] if rows else []
-        best = {each.role: each for each in reversed(shown)}
-        lines += [line for role in dict.fromkeys(each.role for each in shown) for line in _judged(best[role])]
+        best: dict[str, RoleHead] = {}
+        for each in shown:
+            best.setdefault(each.role, each)
+        for each in best.values():
+            (first, *below), *_ = claim_words.lines(JudgedClaim(places=(each.judgement,)))
+            below += [] if each.pairs is None else [words.of_pairs(*each.pairs)]
+            lines += [first.replace("Gold precision", "The task's true edges"), *(f"  {line}" for line in below)]
         absent = [_in_words(role) for role in dict.fromkeys(each.role for each in self.strongest) if role not in best]
-        return "\n".join([*lines, *([words.of_absent(absent)] if absent else []), *self._notes])
-
-    @property
-    def _notes(self) -> list[str]:
-        return [words.NOT_SHOWN, *([] if self.others else [words.BY_PROBABILITY])]
+        lines += [words.of_absent(absent)] if absent else []
+        return "\n".join([*lines, words.NOT_SHOWN, *([] if self.others else [words.BY_PROBABILITY])])
 
     def figure(self) -> Any:
         """Every head's roles as a map."""
@@ -138,15 +140,6 @@ def _in_words(role: str) -> str:
     return role.replace("gold precision", "the task's true edges")
 
 
-def _judged(best: RoleHead) -> list[str]:
-    """A role's best head, judged, in lines."""
-    (first, *below), *_ = claim_words.lines(JudgedClaim(places=(best.judgement,)))
-    return [
-        first.replace("Gold precision", "The task's true edges"),
-        *(f"  {line}" for line in [*below, *([] if best.pairs is None else [words.of_pairs(*best.pairs)])]),
-    ]
-
-
 def _share(m: Measurement) -> words.Share:
     return (float(m.values), *m.ends)
 
@@ -176,23 +169,19 @@ def heads(
     inspected = inspect_run(run, n=n, seed=seed, name=name, step=step, conditions=[{}], **by_label)
     if NAME not in inspected:
         raise ValueError(f"{name}: {inspected.left_out.get(NAME, 'its attention patterns cannot be seen')}")
-    result, bare = inspected[NAME], run.model(step)
+    result = inspected[NAME]
+    bare: Any = run.model(step)  # of a prompt set a pretrained one
     batch = task.sample(min(n, REMOVED_ON), generator(seed, "heads"), split="test")
     own = Model(Subject.of(bare, task, name), None, run.hooked(step))
-    prompted = None if text is None else _prompted(bare, text, len(batch), seed)
+    prompted = None
+    if (set_of_prompts := None if text is None else named(text)) is not None:
+        drawn = prompt_set(set_of_prompts, bare, n=max(len(batch), FEWEST), seed=seed)
+        prompted = Prompted(drawn.pairs, drawn.control, drawn.made.key)
     shares = {role: result.examples.select(role=role) for role in result.mean.coords["role"] if role not in UNTOLD}
     about: Any = {"top": top, "seeds": (seed, run.config.seed)}
     ranked = judged_heads(own, batch, shares, result.controls, prompted, **about)
     right, others = answered(own.hooked, batch)[0].sum() / batch.loss_mask.sum(), not isinstance(task, Sequences)
     return Heads(name, result, ranked, float(right), len(inspected.sample), len(batch), others, prompted is not None)
-
-
-def _prompted(model: Any, text: str | Path, n: int, seed: int) -> Prompted | None:
-    """The pairs of a prompt set, if its name is given."""
-    if (set_of_prompts := named(text)) is None:
-        return None
-    drawn = prompt_set(set_of_prompts, model, n=max(n, FEWEST), seed=seed)
-    return Prompted(drawn.pairs, drawn.control, drawn.made.key)
 
 
 def _opened(model: Any, text: str | Path | None, n: int, seed: int, step: int | None) -> Run:

@@ -69,23 +69,20 @@ def check(model: Any, *, step: int | None = None, progress: bool = False) -> Mod
     Raises:
         ValueError: if there is no such model, or it cannot be opened.
     """
-    checks = _opened(model, step)
-    n, length = checks.tokens.shape
-    return ModelCheck(checks.name, f"{n} sequences of {length} random tokens", checks.all(progress))
-
-
-def _opened(model: Any, step: int | None) -> HookedChecks:
-    """The model, hooked."""
     if means_run(model):
         run = load_run(model)
-        return HookedChecks(run.name_at(step), run.model(step))
-    if step is not None:
+        checks = HookedChecks(run.name_at(step), run.model(step))
+    elif step is not None:
         raise ValueError("step is of a run's checkpoints; leave it out for another model")
-    if isinstance(model, str | Path):
-        return _of_hugging_face(model)
-    if isinstance(model, Decoder | OwnModel):
-        return HookedChecks(model.config.module if isinstance(model, OwnModel) else "decoder", model)
-    raise ValueError(f"a run, a model of this library or one of Hugging Face is checked, not a {type(model).__name__}")
+    elif isinstance(model, str | Path):
+        checks = _of_hugging_face(model)
+    elif isinstance(model, Decoder | OwnModel):
+        checks = HookedChecks(model.config.module if isinstance(model, OwnModel) else "decoder", model)
+    else:
+        kind = type(model).__name__
+        raise ValueError(f"a run, a model of this library or one of Hugging Face is checked, not a {kind}")
+    n, length = checks.tokens.shape
+    return ModelCheck(checks.name, f"{n} sequences of {length} random tokens", checks.all(progress))
 
 
 @torch.no_grad()

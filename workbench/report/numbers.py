@@ -106,13 +106,10 @@ def write_numbers(folder: Path, inspected: Sequence[Inspected], timelines: Seque
 
 def folders_of(names: Sequence[str]) -> dict[str, str]:
     """Name of a run or group of seeds -> its folder; the same for the first names, whatever comes after them."""
-    return dict(zip(names, tell_apart([_inside(name) for name in names], COMPARISONS), strict=True))
-
-
-def _inside(name: str) -> str:
-    """A name as a path within a folder: models of one name are told apart by their whole paths."""
-    path = Path(name)
-    return Path(*(part for part in path.parts if part not in (path.anchor, ".."))).as_posix()
+    inside = []  # models of one name are told apart by their whole paths: each as a path within the report's folder
+    for path in map(Path, names):
+        inside.append(Path(*(part for part in path.parts if part not in (path.anchor, ".."))).as_posix())
+    return dict(zip(names, tell_apart(inside, COMPARISONS), strict=True))
 
 
 def write_comparisons(folder: Path, differences: pd.DataFrame | None, groups: Sequence[OverSeeds]) -> None:

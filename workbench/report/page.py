@@ -47,10 +47,10 @@ def page(
     """
     made += f"; workbench {version()}, PyTorch {torch.__version__}; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     names = [one.name for one in inspected]
+    table = _table(["", *summary[0]], [[label, *cells] for label, cells in summary[1]])
     parts = [
-        *_found(found),
-        *_claims(claims),
-        ("Summary", _summary(*summary) + _runs(inspected)),
+        *_said(found, claims),
+        ("Summary", table + _runs(inspected)),
         *_comparisons(*compared, names),
         *((section.title, _section(section)) for section in sections),
     ]
@@ -60,7 +60,10 @@ def page(
         plotly=get_plotlyjs(),
         made=escape(made),
         contents=_contents(slugs, [title for title, _ in parts]),
-        parts="\n".join(map(_part, slugs, parts)),
+        parts="\n".join(
+            f'<section id="{at}"><h2>{escape(title)}</h2>{text}</section>'
+            for at, (title, text) in zip(slugs, parts, strict=True)
+        ),
     )
 
 
@@ -94,17 +97,10 @@ def _entry(at: str, title: str) -> str:
     return f'<li><a href="#{at}">{escape(title)}</a></li>'
 
 
-def _part(at: str, part: Part) -> str:
-    title, text = part
-    return f'<section id="{at}"><h2>{escape(title)}</h2>{text}</section>'
-
-
-def _found(found: Sequence[str]) -> Iterator[Part]:
+def _said(found: Sequence[str], claims: Lines) -> Iterator[Part]:
+    """What was found, and the verdicts on each claim."""
     if found:
         yield "What was found", f"<ul class='found'>{''.join(f'<li>{escape(each)}</li>' for each in found)}</ul>"
-
-
-def _claims(claims: Lines) -> Iterator[Part]:
     if not claims:
         return
     parts = [f"<p>{escape(CLAIMS_HEADING)}</p>"]
@@ -113,10 +109,6 @@ def _claims(claims: Lines) -> Iterator[Part]:
         open_ = " open" if len(claims) <= MOST_OPEN else ""
         parts.append(f"<details{open_}><summary>{escape(name)}</summary><ul>{items}</ul></details>")
     yield "Claims", "".join(parts)
-
-
-def _summary(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    return _table(["", *columns], [[label, *cells] for label, cells in rows])
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -129,16 +121,16 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _comparisons(differences: pd.DataFrame | None, groups: Sequence[OverSeeds], names: Sequence[str]) -> Iterator[Part]:
+    """A part for the two runs compared, and for every two groups of seeds: how it was made, and the first rows."""
+    compared: list[tuple[str, str, pd.DataFrame, Sequence[str]]] = []
     if differences is not None:
-        yield "The two runs compared", _comparison(comparison_heading(differences), differences, names)
+        compared.append(("The two runs compared", comparison_heading(differences), differences, names))
     for one in groups:
-        text = _comparison(over_seeds_heading(one), one.differences, (one.first, one.second))
-        yield f"Compared over seeds: {one.second}", text
-
-
-def _comparison(text: str, differences: pd.DataFrame, names: Sequence[str]) -> str:
-    shown = _table(["", *names, "difference", "n", "p", "p (Holm)"], difference_rows(differences))
-    return f"<p>{escape(text)}</p>{shown}"
+        sides = (one.first, one.second)
+        compared.append((f"Compared over seeds: {one.second}", over_seeds_heading(one), one.differences, sides))
+    for title, text, table, pair in compared:
+        shown = _table(["", *pair, "difference", "n", "p", "p (Holm)"], difference_rows(table))
+        yield title, f"<p>{escape(text)}</p>{shown}"
 
 
 def _runs(inspected: Sequence[Inspected]) -> str:

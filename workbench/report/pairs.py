@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,6 @@ class Answers:
         """The counts, and whether they are more than guessing."""
         after = (self.preferred_after, self.likeliest_after)
         return words.of_answers(self.kind, self.n, (self.preferred, self.likeliest), after, self.notes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The counts as JSON has them."""
-        return asdict(self)
 
     @staticmethod
     def of(comparison: Comparison, drawn: Prompts | None) -> Answers:

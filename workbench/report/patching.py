@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,7 +112,7 @@ class Patching:
             "method": self.grid.method,
             "positions": self.grid.positions,
         }
-        about |= {} if self.answers is None else {"answers": self.answers.to_dict()}
+        about |= {} if self.answers is None else {"answers": asdict(self.answers)}
         return as_json({**about, "strongest": places, "measurements": numbers})
 
     def measurements(self) -> dict[str, Measurement]:

@@ -128,10 +128,11 @@ def results_table(
     means = {key: _mean(own, metric, _words(key)) for key, own in sorted(members.items(), key=_in_order)}
     frame = pd.DataFrame(
         [
-            {**dict(zip(by, key, strict=True)), "mean": float(mean.values), **_ends(mean), "n": len(members[key])}
+            dict(zip(by, key, strict=True))
+            | {"mean": float(mean.values), "low": mean.ends[0], "high": mean.ends[1], "n": len(members[key])}
             for key, mean in means.items()
         ]
-    )
+    ).astype({"low": float, "high": float})
     return frame if against is None else frame.assign(**_differences(means, metric, against))
 
 
@@ -177,30 +178,23 @@ def _last(run: Run, metric: str) -> Measurement:
     return single(run, metric, float(metrics[metric].dropna().iloc[-1]))
 
 
-def _ends(mean: Measurement) -> dict[str, float]:
-    """The ends of an interval; NaN where there is none."""
-    return {name: float("nan") if end is None else float(end) for name, end in (("low", mean.low), ("high", mean.high))}
-
-
 def _differences(means: Mapping[tuple[Any, ...], Measurement], metric: str, against: str) -> dict[str, list[float]]:
     """Each group less the one that all are compared with; NaN where there are too few seeds."""
     groups = {_words(key): mean for key, mean in means.items()}
     if against not in groups:
         raise ValueError(f"there is no group {against!r} to compare with; there is: {'; '.join(groups)}")
-    found = [{} if name == against else _difference(groups[against], mean, metric) for name, mean in groups.items()]
+    found: list[Mapping[str, Any]] = []
+    for name, mean in groups.items():
+        table = pd.DataFrame() if name == against else compare_over_seeds({metric: groups[against]}, {metric: mean})
+        found.append({} if table.empty else table.iloc[0].to_dict())
     columns = {
-        column: [row.get(key, float("nan")) for row in found]
+        column: [float(row.get(key, np.nan)) for row in found]
         for column, key in (("difference", "difference"), ("difference_low", "low"), ("difference_high", "high"))
     }
     p = np.array([row.get("p", np.nan) for row in found], dtype=float)
     tested = ~np.isnan(p)
     p[tested] = p_values.holm(p[tested])
     return columns | {"p": p.tolist()}
-
-
-def _difference(first: Measurement, second: Measurement, metric: str) -> dict[str, float]:
-    table = compare_over_seeds({metric: first}, {metric: second})
-    return {} if table.empty else {name: float(table.iloc[0][name]) for name in ("difference", "low", "high", "p")}
 
 
 def shown(frame: pd.DataFrame, metric: str) -> tuple[list[str], list[list[str]]]:
@@ -237,7 +231,8 @@ def as_latex(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         escaped = ("".join(LATEX.get(sign) or _greek(sign) or sign for sign in cell) for cell in cells)
         return " & ".join(escaped) + r" \\"
 
-    kinds = "".join("r" if all(_is_number(row[i]) for row in rows) else "l" for i in range(len(headings)))
+    is_number = [[cell.removesuffix("%").replace(".", "").replace("-", "").isdigit() for cell in row] for row in rows]
+    kinds = "".join("r" if all(row[i] for row in is_number) else "l" for i in range(len(headings)))
     body = [line(row) for row in rows]
     return "\n".join(
         [
@@ -250,10 +245,6 @@ def as_latex(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             r"\end{tabular}",
         ]
     )
-
-
-def _is_number(cell: str) -> bool:
-    return cell.removesuffix("%").replace(".", "").replace("-", "").isdigit()
 
 
 LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--"}

@@ -139,7 +139,13 @@ def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:
     scored = {name: with_claim for name, with_claim in scored.items() if with_claim}
     if not scored:
         return []
-    pairs = {one.name: [(_one_head(one, name), _control(one, name)) for name in scored if name in one] for one in lines}
+    pairs: dict[str, list[tuple[Measurement, Measurement]]] = {}
+    for one in lines:  # of a single run, claims about heads at the head in focus
+        named = [name for name in scored if name in one]
+        if one.alone:
+            pairs[one.name] = [(one[name].at_head().mean, strongest_control(one.members[0], name)) for name in named]
+        else:
+            pairs[one.name] = [(one[name].mean, strongest_control(one, name)) for name in named]
     means = [with_claim[0][name].mean for name, with_claim in scored.items()]
     captions = dict.fromkeys(f"{m.name}: {m.caption}" if len(means) > 1 else m.caption for m in means)
     made = [Section("Mechanisms", " ".join(captions), [figures.mechanisms({k: v for k, v in pairs.items() if v})])]
@@ -156,16 +162,6 @@ def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:
         text += "heads are tested in the head in focus."
         made.append(Section("Causal tests", text, figures.causal(tested)))
     return made
-
-
-def _one_head(one: SeedGroup, name: str) -> Measurement:
-    """How often a claim holds; if it is about heads, for a single run at the head in focus."""
-    return one[name].at_head().mean if one.alone else one[name].mean
-
-
-def _control(one: SeedGroup, name: str) -> Measurement:
-    """The nearest control at each place where the claim is read."""
-    return strongest_control(one.members[0] if one.alone else one, name)
 
 
 def causal_of(one: SeedGroup) -> dict[str, Measurement]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -64,18 +64,18 @@ def members_of(one: Column) -> Sequence[Inspected]:
 
 def claim_lines(columns: Sequence[Column]) -> Lines:
     """Every claim in words, places with the same result in one line."""
-    each = [(one, [line for claim in judged_claims(one) for line in claims.lines(claim)]) for one in columns]
-    return [(f"{one.name}{_heads(one)}", lines) for one, lines in each if lines]
-
-
-def _heads(one: Column) -> str:
-    """Words for the head that claims about heads are read at."""
-    members = members_of(one)
-    if not _claims_of_heads(one):
-        return ""
-    if len(members) == 1:
-        return f", of {where_in_words([members[0].head])}" if members[0].head else ""
-    return ", each seed's own head: " + "; ".join(where_in_words([member.head]) for member in members if member.head)
+    by_column: Lines = []
+    for one in columns:
+        lines = [line for claim in judged_claims(one) for line in claims.lines(claim)]
+        heads = [where_in_words([member.head]) for member in members_of(one) if member.head]
+        if not _claims_of_heads(one):
+            whose = ""
+        elif len(members_of(one)) == 1:
+            whose = f", of {heads[0]}" if heads else ""
+        else:
+            whose = ", each seed's own head: " + "; ".join(heads)
+        by_column += [(f"{one.name}{whose}", lines)] if lines else []
+    return by_column
 
 
 def as_text(table: Table, width: int) -> str:
@@ -111,7 +111,10 @@ def rows(columns: Sequence[Column]) -> list[Row]:
     add("model", _shape)
     add("trained for", _trained)
     kinds = dict.fromkeys(member.sample.kind for one in columns for member in members_of(one))
-    add(f"{' or '.join(kinds)} sequences", _sequences)
+    add(
+        f"{' or '.join(kinds)} sequences",
+        lambda one: "; ".join(dict.fromkeys(member.sample.in_words for member in members_of(one))),
+    )
     _add_answers(add, columns)
     entropy = next((one["entropy"].mean for one in columns if "entropy" in one), None)
     if entropy is not None:
@@ -148,6 +151,11 @@ def _without_dominant(one: Column, name: str, dim: str, label: Any) -> Measureme
 
 def _add_answers(add: Add, columns: Sequence[Column]) -> None:
     """Rows of right answers, of the loss, and of decoded answers."""
+
+    def perplexity(loss: Measurement) -> str:
+        low, high = (None if end is None else np.exp(end) for end in (loss.low, loss.high))
+        return number(replace(loss, values=np.exp(loss.values), low=low, high=high))
+
     if any("overall" in one for one in columns):
         for unit in ("position", "sequence"):
             add(f"accuracy, per {unit}", _cell("overall", {"unit": unit}, share))
@@ -161,7 +169,7 @@ def _add_answers(add: Add, columns: Sequence[Column]) -> None:
             label = f"{name.lower()}{part.removeprefix('loss')} (nats)"
             add(label, lambda one, own=own, at={"part": part}: value(own.get(one.name), at, number))  # type: ignore[misc]
     if any("loss" in one and members_of(one)[0].run.task().running_text for one in columns):
-        add("perplexity", _cell("loss", {"part": "loss"}, _perplexity))
+        add("perplexity", _cell("loss", {"part": "loss"}, perplexity))
     for name, words, show in DECODED:
         if any(name in one and not one[name].mean.dims for one in columns):
             add(words, _cell(name, {}, show))
@@ -170,12 +178,6 @@ def _add_answers(add: Add, columns: Sequence[Column]) -> None:
             add(words, lambda one: "")
         for group, label in places:
             add(f"  {group} {label}", _cell(name, {group: label}, show))
-
-
-def _perplexity(loss: Measurement) -> str:
-    """The exponential of a loss, with its interval."""
-    low, high = (None if end is None else np.exp(end) for end in (loss.low, loss.high))
-    return number(replace(loss, values=np.exp(loss.values), low=low, high=high))
 
 
 def _add_mechanism(add: Add, columns: Sequence[Column], name: str) -> None:
@@ -190,38 +192,28 @@ def _add_mechanism(add: Add, columns: Sequence[Column], name: str) -> None:
         label = first.name + (f": {place_in_words(where)}" if where else "")
         add(label, lambda one, where=where: value(scores.get(one.name), where, share))  # type: ignore[misc]
         add("  nearest control", lambda one, where=where: value(strongest.get(one.name), where, _named))  # type: ignore[misc]
-    tests = [test for one in columns if (test := _causal(one, name)) is not None]
-    edits = dict.fromkeys(edit for test in tests if test.dims == ("edit", "outcome") for edit in test.coords["edit"])
+    causal = {one.name: test for one in columns if name in one and (test := one[name].causal) is not None}
+    tests = {label: test.mean for label, test in causal.items()}
+    plain = [test for test in tests.values() if test.dims == ("edit", "outcome")]
+    edits = dict.fromkeys(edit for test in plain for edit in test.coords["edit"])
+    kinds = dict.fromkeys(kind for test in causal.values() for kind in test.nulls)
     for edit in edits:
         outcome = "changed" if edit == "elsewhere" else "as claimed"
         place_in_test = {"edit": edit, "outcome": outcome}
         words = "edited elsewhere: answer changes" if edit == "elsewhere" else f"edited ({edit}): changes as claimed"
-        add(f"  {words}", lambda one, at=place_in_test: value(_causal(one, name), at, share))  # type: ignore[misc]
-        kinds = dict.fromkeys(kind for one in columns if name in one for kind in _uninformed(one, name))
+        add(f"  {words}", lambda one, at=place_in_test: value(tests.get(one.name), at, share))  # type: ignore[misc]
         for kind in kinds if edit == "claimed" else ():
-            add(f"    the same in {control_in_words(kind)}", lambda one, kind=kind: _counted(one, name, kind))  # type: ignore[misc]
+            nulls = {label: test.nulls.get(kind) for label, test in causal.items()}
+            add(f"    the same in {control_in_words(kind)}", lambda one, nulls=nulls: _counted(nulls.get(one.name)))  # type: ignore[misc]
 
 
-def _uninformed(one: Column, name: str) -> Mapping[str, Measurement]:
-    """The causal test of uninformed models, by kind."""
-    causal = one[name].causal
-    return {} if causal is None else causal.nulls
-
-
-def _counted(one: Column, name: str, kind: str) -> str:
+def _counted(null: Measurement | None) -> str:
     """Of all right answers of uninformed models of a kind, how many change as claimed: `13 of 34 in 4 models`."""
-    null = _uninformed(one, name).get(kind) if name in one else None
     if null is None:
         return "–"
     done = null.select(edit="claimed", outcome="as claimed")
     assert done.n is not None
     return claims.tried([(float(np.nansum(done.values * done.n)), int(done.n.sum()))], len(done.n))
-
-
-def _causal(one: Column, name: str) -> Measurement | None:
-    """A causal test's mean over examples; None where none was made."""
-    causal = one[name].causal if name in one else None
-    return None if causal is None else causal.mean
 
 
 def _named(m: Measurement) -> str:
@@ -276,11 +268,6 @@ def _trained(one: Column) -> str:
     if len(members) > 1:
         return f"mean of seeds {', '.join(str(member.run.config.seed) for member in members)}"
     return f"{members[0].run.step()} of {config.steps} steps, seed {config.seed}"
-
-
-def _sequences(one: Column) -> str:
-    """How many sequences a column was measured on; of several seeds each run's number where they differ."""
-    return "; ".join(dict.fromkeys(member.sample.in_words for member in members_of(one)))
 
 
 def _head(one: Column) -> str:

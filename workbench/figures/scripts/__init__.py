@@ -12,7 +12,7 @@ from pathlib import Path
 
 def script(name: str) -> str:
     """A component's script as an ES module: `clicks`, of drawings that are pointed at, or `film`, of several frames."""
-    return _joined("js", name, *(("hop_by_hop",) if name == "clicks" else ()))
+    return _joined("js", "elements", name, *(("hop_by_hop",) if name == "clicks" else ()))
 
 
 def style() -> str:

@@ -7,14 +7,11 @@ export default function (component) {
   const { data, parentElement, setTriggerValue } = component
   let holder = parentElement.querySelector(".holder")
   if (!holder) {
-    holder = make("div", "holder")
-    const tip = make("div", "tip"), bigger = make("button", "bigger")
-    tip.setAttribute("aria-live", "polite")
-    bigger.textContent = "⤢"
-    bigger.title = "maximise (Esc to leave)"
+    holder = make("div", { class: "holder" })
+    const bigger = make("button", { class: "bigger", title: "maximise (Esc to leave)" }, "⤢")
     bigger.onclick = () => (document.fullscreenElement ? document.exitFullscreen() : holder.requestFullscreen())
     parentElement.append(holder, bigger)
-    holder.append(tip)
+    holder.append(make("div", { class: "tip", "aria-live": "polite" }))
   }
   if (holder.drawn !== data.svg) {
     const old = holder.querySelector("svg"), focused = old && old === parentElement.activeElement
@@ -30,12 +27,6 @@ export default function (component) {
     }
   }
   holder.send = setTriggerValue
-}
-
-function make(tag, name) {
-  const element = document.createElement(tag)
-  element.className = name
-  return element
 }
 
 function wire(holder, clicks) {
@@ -58,13 +49,9 @@ function wire(holder, clicks) {
     showTip(tip)
   }
   svg.onblur = () => showTip(tip)
-  for (const token of svg.querySelectorAll("[data-token]")) {
-    token.onpointerenter = () => light(svg, token.dataset.token)
-    token.onpointerleave = () => light(svg, null)
-  }
-  for (const node of svg.querySelectorAll("[data-node]")) {
-    node.onpointerenter = () => light(svg, node.dataset.node)
-    node.onpointerleave = () => light(svg, null)
+  for (const end of svg.querySelectorAll("[data-token],[data-node]")) {
+    end.onpointerenter = () => light(svg, end.dataset.token ?? end.dataset.node)
+    end.onpointerleave = () => light(svg, null)
   }
   dragEdges(holder, svg, clicks)
   svg.onclick = (event) => {
@@ -89,15 +76,6 @@ function wire(holder, clicks) {
     const to = svg.querySelector(`.cell[data-cell="${row + step[0]},${column + step[1]}"]`) ?? beyond
     if (to) choose(holder, svg, to, WAIT)
   }
-}
-
-// A tip at a place of the window; none where there are no words.
-function showTip(tip, words, left, top) {
-  tip.style.display = words ? "block" : "none"
-  if (!words) return
-  tip.textContent = words
-  tip.style.left = `${Math.min(left, window.innerWidth - tip.offsetWidth - 8)}px`
-  tip.style.top = `${top}px`
 }
 
 // The lines of an edge of a circuit: one, or one to each head that shares its keys and values.

@@ -7,8 +7,12 @@ export default function (component) {
   let holder = parentElement.querySelector(".holder")
   if (!holder) {
     holder = make("div", { class: "holder", tabindex: 0, role: "group", "aria-label": "the checkpoint's drawing" })
-    parentElement.append(bar(holder), holder, make("div", { class: "tip" }))
-    tips(parentElement.querySelector(".tip"), holder)
+    const tip = make("div", { class: "tip" })
+    parentElement.append(bar(holder), holder, tip)
+    holder.onpointermove = (event) => {
+      showTip(tip, event.target.closest("[data-tip]")?.dataset.tip, event.clientX + 14, event.clientY + 18)
+    }
+    holder.onpointerleave = () => showTip(tip)
   }
   const key = data.frames.join("")
   if (holder.key === key) return
@@ -16,13 +20,6 @@ export default function (component) {
   Object.assign(holder, { key, frames: data.frames, labels: data.labels })
   holder.slider.max = data.frames.length - 1
   holder.go(data.at ?? data.frames.length - 1)
-}
-
-function make(tag, attributes, words) {
-  const element = document.createElement(tag)
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value)
-  if (words) element.textContent = words
-  return element
 }
 
 function bar(holder) {
@@ -73,16 +70,4 @@ function bar(holder) {
     }, EVERY)
   }
   return box
-}
-
-function tips(tip, holder) {
-  holder.onpointermove = (event) => {
-    const at = event.target.closest("[data-tip]")
-    tip.style.display = at ? "block" : "none"
-    if (!at) return
-    tip.textContent = at.dataset.tip
-    tip.style.left = `${Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8)}px`
-    tip.style.top = `${event.clientY + 18}px`
-  }
-  holder.onpointerleave = () => (tip.style.display = "none")
 }

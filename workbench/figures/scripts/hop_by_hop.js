@@ -263,22 +263,15 @@ function mark(svg, query) {
 }
 
 function controls(data, state) {
-  const box = document.createElement("div")
-  box.className = "hops"
-  const add = (kind, attributes, words) => {
-    const element = document.createElement(kind)
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value)
-    if (words) element.textContent = words
-    return element
-  }
-  const play = add("button", { class: "play", "aria-label": "Play hop by hop", title: "Play hop by hop" }, "▶")
-  const hop = add("input", { type: "range", min: 0, max: data.hops, step: 1, "aria-label": "Hop" })
-  const gamma = add("input", { type: "range", min: 0, max: 0.99, step: 0.01, "aria-label": "γ: the weight of each further hop" })
-  const value = add("output", { class: "number" })
-  const own = add("button", { class: "own", title: "back to the layer's own" }, data.own ? `own: ${data.own}` : "takes one step")
-  const says = add("span", { class: "says", role: "status" })
+  const box = make("div", { class: "hops" })
+  const play = make("button", { class: "play", "aria-label": "Play hop by hop", title: "Play hop by hop" }, "▶")
+  const hop = make("input", { type: "range", min: 0, max: data.hops, step: 1, "aria-label": "Hop" })
+  const gamma = make("input", { type: "range", min: 0, max: 0.99, step: 0.01, "aria-label": "γ: the weight of each further hop" })
+  const value = make("output", { class: "number" })
+  const own = make("button", { class: "own", title: "back to the layer's own" }, data.own ? `own: ${data.own}` : "takes one step")
+  const says = make("span", { class: "says", role: "status" })
   const label = (words, ...parts) => {
-    const element = add("label", {}, words)
+    const element = make("label", {}, words)
     element.append(...parts)
     return element
   }

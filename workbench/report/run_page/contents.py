@@ -101,19 +101,21 @@ class Contents:
 
     @cached_property
     def _inputs(self) -> list[dict[str, Any]]:
-        return [self._input(seen, self.heads[: HEADS[0]]) for seen in self.seen]
-
-    def _input(self, seen: Capture, heads: Sequence[Head]) -> dict[str, Any]:
-        """One input: its canvas by head, every head at a glance, and its hops where the layer takes several."""
-        layer, head = heads[0]
-        hops = seen.truth.n_hops > 1 and resolvent.followed(seen, layer, head).gamma > 0
-        several = len(self.heads) > 1
-        return {
-            "heads": {_key(one): _packed(figures.canvas(seen, layer=one[0], head=one[1])) for one in heads},
-            "grid": _packed(figures.head_grid(seen, scores=self._reads)) if several else None,
-            "hops": _packed(figures.hop_by_hop(seen, layer=layer, head=head)) if hops else None,
-            "says": answered(right_at(seen), seen.subject.task) or "",
-        }
+        """Each input: its canvas by head, every head at a glance, and its hops where the layer takes several."""
+        layer, head = self.heads[0]
+        inputs = []
+        for seen in self.seen:
+            hops = seen.truth.n_hops > 1 and resolvent.followed(seen, layer, head).gamma > 0
+            drawn = {_key(one): figures.canvas(seen, layer=one[0], head=one[1]) for one in self.heads[: HEADS[0]]}
+            inputs.append(
+                {
+                    "heads": {key: _packed(drawing) for key, drawing in drawn.items()},
+                    "grid": _packed(figures.head_grid(seen, scores=self._reads)) if len(self.heads) > 1 else None,
+                    "hops": _packed(figures.hop_by_hop(seen, layer=layer, head=head)) if hops else None,
+                    "says": answered(right_at(seen), seen.subject.task) or "",
+                }
+            )
+        return inputs
 
     def _film(self) -> dict[str, Any] | None:
         """The first input at every checkpoint."""
@@ -166,22 +168,14 @@ def contents(run: Run, progress: bool) -> Contents:
         made = f"found {known.made} by workbench {known.workbench}"
         when = f"{made}, on {known.n} sequences of each test condition, seed {known.seed}; curves and heads today"
     told = findings(seed_groups([inspected])[0]) if known is None else known.findings
-    return Contents(run, inspected, told, when, _seen(run, inspected), _circuit(inspected), curves)
-
-
-def _seen(run: Run, inspected: Inspected) -> list[Capture]:
-    """The run on some different inputs."""
-    if inspected.example.subject.no_pattern:
-        return []
-    batches = [example(run.model(), run.task(), number) for number in range(INPUTS)]
-    return [see(run, batch) for batch in {str(batch.tokens.tolist()): batch for batch in batches}.values()]
-
-
-def _circuit(inspected: Inspected) -> RunCircuit | None:
-    """The circuit, if it is quickly found."""
-    model, n_pos = inspected.run.config.model, inspected.run.task().n_ctx
-    size = Graph(model.n_layers, model.n_heads).n_edges * max(n_pos, SHORT)
-    return run_circuit(inspected, SEED) if size <= QUICK else None
+    model, seen = run.config.model, list[Capture]()
+    if not inspected.example.subject.no_pattern:
+        batches = [example(run.model(), task, number) for number in range(INPUTS)]
+        different = {str(batch.tokens.tolist()): batch for batch in batches}
+        seen = [see(run, batch) for batch in different.values()]
+    size = Graph(model.n_layers, model.n_heads).n_edges * max(task.n_ctx, SHORT)
+    circuit = run_circuit(inspected, SEED) if size <= QUICK else None
+    return Contents(run, inspected, told, when, seen, circuit, curves)
 
 
 def _key(head: Head) -> str:

@@ -43,7 +43,11 @@ ARRIVES = "Mass that arrives somewhere does not show that it is used."
 def document(holds: Contents, heads: Sequence[Head]) -> str:
     """The whole page, with the attention of some heads."""
     data = holds.data(heads)
-    script = "".join(_component(name) for name in ("clicks", "film")) + _file("page.js")
+    script = ""
+    for name in ("clicks", "film"):  # each as a function of this name, which shares nothing with the others
+        source = scripts.script(name).replace("export default function", "function component")
+        script += f"const {name} = (() => {{\n{source}\nreturn component\n}})()\n"
+    script += _file("page.js")
     allowed = f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}"
     packed = b64encode(gzip.compress(json.dumps(data, allow_nan=False).encode(), mtime=0)).decode()
@@ -56,12 +60,6 @@ def document(holds: Contents, heads: Sequence[Head]) -> str:
         f"<style>{scripts.style()}\n{_file('page.css')}</style></head><body>{body}"
         f'<script type="application/octet-stream" id="packed">{packed}</script><script>{script}</script></body></html>'
     )
-
-
-def _component(name: str) -> str:
-    """A component as a function of this name, which shares nothing with the others."""
-    source = scripts.script(name).replace("export default function", "function component")
-    return f"const {name} = (() => {{\n{source}\nreturn component\n}})()\n"
 
 
 def _file(name: str) -> str:
