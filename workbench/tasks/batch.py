@@ -36,10 +36,10 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The batch on a device. To a GPU it goes from pinned memory, so that nobody waits for the copy."""
-        to_gpu = torch.device(device).type == "cuda"
+        device = torch.device(device)
 
         def sent(x: Tensor) -> Tensor:
-            pinned = to_gpu and x.device.type == "cpu"
+            pinned = device.type == "cuda" and x.device.type == "cpu"
             return x.pin_memory().to(device, non_blocking=True) if pinned else x.to(device)
 
         start = None if self.start is None else sent(self.start)
