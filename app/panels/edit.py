@@ -63,8 +63,6 @@ CLICKED_ON = "clicked_on"  # in the session: its input
 
 def cut_by_click(look: Look, layer: int, head: int, query: int, key: int) -> None:
     """For a click on an edge of attention: cut it, in the panel and in the line under the drawing."""
-    if edits.refused(look, CutEdge) is None:
-        edits.from_click(layer, head, query, key)
     _click(look, CutEdge(query, key, layer, head))
 
 
@@ -75,13 +73,13 @@ def move_by_drag(look: Look, layer: int, head: int, query: int, key: int, to: in
         edit.places(len(projection.sequence(look.seen, 0)))
     except ValueError:  # a browser may send anything
         return
-    if edits.refused(look, MoveEdge) is None:
-        edits.from_drag(edit)
     _click(look, edit)
 
 
 def _click(look: Look, edit: CutEdge | MoveEdge) -> None:
     """Remember an edge that was clicked or dragged, and put it into the link: `4.1:9-3`, moved `4.1:9-3>2`."""
+    if edits.refused(look, type(edit)) is None:
+        edits.fill(look, edit)
     to = f">{edit.to}" if isinstance(edit, MoveEdge) else ""
     keep(CLICKED, [f"{edit.layer}.{edit.head}:{edit.query}-{edit.key}{to}"])
     st.session_state[CLICKED_ON] = look.key

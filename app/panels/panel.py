@@ -17,9 +17,8 @@ from workbench.app.config_in_words import plain
 from workbench.app.fields.url import memory
 from workbench.app.fields.widgets import fold, settings
 from workbench.app.panels import code
-from workbench.app.panels.clicks import clickable
+from workbench.app.panels.clicks import clickable, film
 from workbench.app.panels.code import Symbol
-from workbench.app.panels.film import film
 from workbench.app.panels.questions import numbered, numbers
 from workbench.figures import Drawing
 from workbench.figures.style import in_one_line
@@ -73,7 +72,7 @@ class Panel:
             place: where the figure goes; by default below what is there.
             under: where the caption goes; by default below the figure.
             clicks: of a drawing: the callbacks for its cells, tokens and edges (see `panels.clicks`); of one through
-                training: the frame that is shown first (see `panels.film`).
+                training: the frame that is shown first (see `panels.clicks.film`).
         """
         drawn: Figure = code.value_of(figure)
         first = f"**{plain(verdict)}**" if verdict else ""

@@ -13,7 +13,7 @@ from workbench import figures
 from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.probe_question import Question, When, best_point, choose_question, when_to_fit
+from workbench.app.fields.probe_question import Question, When, choose_question, most_gained, when_to_fit
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import code
@@ -147,7 +147,8 @@ def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[P
         left, right = st.columns([3, 3], width=640)
         measured: Measurement = code.value_of(accuracies).select(label=question.label)
         points = list(measured.coords["point"])
-        point = choose("Decoded from", points, "probe_point", best_point(measured), point_in_words, left)
+        best = most_gained(measured, "point")
+        point = choose("Decoded from", points, "probe_point", best, point_in_words, left)
         at = Place(point, None)
         if "place" in measured.dims:
             places = [name for name in measured.coords["place"] if _told_apart(measured.select(place=name))]
