@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from html import escape
-from typing import Any, TypeAlias
+from typing import Any, Concatenate, ParamSpec, TypeAlias
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -129,7 +130,14 @@ class Panel:
             row.download_button("CSV", table, f"{stem}.csv", "text/csv", key=f"{stem}-csv", **ignored)
             row.download_button("JSON", everything, f"{stem}.json", "application/json", key=f"{stem}-json", **ignored)
         if row.button("Pin as evidence", icon=":material/push_pin:", key=f"{stem}-pin"):
-            _pin(self.title, says, figure, lines, numbers)
+            try:
+                trouble = evidence.pin(self.title, says, figure, lines, numbers)
+            except ValueError as error:
+                st.toast(plain(str(error)), icon=":material/error:")
+                return
+            if trouble is not None:
+                st.toast(plain(trouble), icon=":material/error:")
+            st.rerun()  # the sidebar shows it
 
 
 def _without_title(figure: go.Figure) -> tuple[go.Figure, str, str]:
@@ -144,20 +152,26 @@ def _without_title(figure: go.Figure) -> tuple[go.Figure, str, str]:
     return bare, words, in_one_line(title.subtitle.text or "")
 
 
-def _pin(title: str, says: str, figure: Figure, lines: str, numbers: dict[str, Measurement]) -> None:
-    """Pin the figure, and show it in the sidebar; or say why not."""
-    try:
-        trouble = evidence.pin(title, says, figure, lines, numbers)
-    except ValueError as error:
-        st.toast(plain(str(error)), icon=":material/error:")
-        return
-    if trouble is not None:
-        st.toast(plain(trouble), icon=":material/error:")
-    st.rerun()
-
-
 ABOVE = 22  # pixels above a plot without a title, where a line of the plot may be named
 UNFOLD = "unfold"  # the field that opens every panel
+
+
+P = ParamSpec("P")
+
+
+def folded(title: str, key: str) -> Callable[[Callable[Concatenate[Panel, P], None]], Callable[P, None]]:
+    """A folded panel that the decorated function fills: it is called, with the panel first, only while that is open."""
+
+    def decorate(fill: Callable[Concatenate[Panel, P], None]) -> Callable[P, None]:
+        @wraps(fill)
+        def inside(*args: P.args, **kwargs: P.kwargs) -> None:
+            with panel(title, key, folded=True) as p:
+                if p.open:
+                    fill(p, *args, **kwargs)
+
+        return inside
+
+    return decorate
 
 
 @contextmanager
