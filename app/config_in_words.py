@@ -9,15 +9,12 @@ from workbench.runs import RunConfig
 
 def attention(config: RunConfig) -> str:
     """`2 × standard`, `standard, then chacal (γ = 0.9)`, `2 × tempered (n = input)`."""
-    kinds = [f"{layer['variant'].replace('_', ' ')}{_settings(layer)}" for layer in config.model.attention]
+    kinds = []
+    for layer in config.model.attention:
+        settings = {"γ": layer.get("gamma"), "n": layer.get("n")}  # tempering's n is said unless it is the position
+        parts = [f"{name} = {value}" for name, value in settings.items() if value not in (None, "position")]
+        kinds.append(layer["variant"].replace("_", " ") + (f" ({', '.join(parts)})" if parts else ""))
     return f"{len(kinds)} × {kinds[0]}" if len(set(kinds)) == 1 else ", then ".join(kinds)
-
-
-def _settings(layer: dict[str, object]) -> str:
-    """The settings that change how a layer computes attention: γ, and tempering's n unless it is the position."""
-    said = {"γ": layer.get("gamma"), "n": layer.get("n")}
-    parts = [f"{name} = {value}" for name, value in said.items() if value not in (None, "position")]
-    return f" ({', '.join(parts)})" if parts else ""
 
 
 def task(config: RunConfig) -> str:

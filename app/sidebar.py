@@ -93,15 +93,12 @@ def facts(opened: Opened) -> None:
     run, config = opened.run, opened.run.config
     steps = f"{run.step():,} steps" if run.finished else f"{run.step():,} of {config.steps:,} steps"
     trained = f"{steps}, seed {config.seed}; " if config.steps else ""
+    heads = f"{config.model.n_heads} head{'s' * (config.model.n_heads != 1)}"
     st.caption(
         f"{plain(capitalised(opened.subject.task.summary))}.  \n"
-        f"{plain(attention(config))}; width {config.model.d_model}, {_heads(config.model.n_heads)}; "
+        f"{plain(attention(config))}; width {config.model.d_model}, {heads}; "
         f"{trained}{right(run, opened.step)}"
     )
-
-
-def _heads(n: int) -> str:
-    return f"{n} head{'s' * (n != 1)}"
 
 
 def right(run: Run, step: int | None) -> str:

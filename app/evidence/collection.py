@@ -15,6 +15,7 @@ from workbench.app import state
 from workbench.app.evidence.pin import Pin
 from workbench.app.evidence.places import InMemory, OnDisk, Place, why_read_only
 from workbench.app.fields.url import memory
+from workbench.app.panels.clicks import component
 from workbench.app.server.guard import may_write
 from workbench.app.state import Look
 from workbench.app.views import PAGES
@@ -61,7 +62,8 @@ def pin(title: str, says: str, figure: Any, code: str, numbers: Mapping[str, Mea
     Raises:
         ValueError: in one line, if it cannot be kept at all.
     """
-    made = Pin.of(figure, title=title, says=_as_text(says), code=code, n=_examples(numbers), **_of_page(code))
+    words = re.sub(r"\\([^\w\s])", r"\1", says)  # without the signs that keep Markdown from taking them for its own
+    made = Pin.of(figure, title=title, says=words, code=code, n=_examples(numbers), **_of_page(code))
     if why_not_on_disk() is None:
         try:
             OnDisk(state.root()).put(made)
@@ -98,11 +100,6 @@ def _examples(numbers: Mapping[str, Measurement]) -> int | None:
     return most if most > 1 else None
 
 
-def _as_text(says: str) -> str:
-    """A caption without the signs that Markdown takes for its own."""
-    return re.sub(r"\\([^\w\s])", r"\1", says)
-
-
 def own() -> InMemory:
     """The pins that this browser keeps. All its tabs share them, and they survive a reload."""
     if "evidence" not in st.session_state:
@@ -137,10 +134,5 @@ def remember_browser() -> None:
     """Have the browser keep the token of its own pins, if it has some."""
     if own().pins()[0]:
         value = st.session_state["evidence_token"]
-        _keeper()(data={"name": _cookie(), "value": value}, key="evidence-cookie")
-
-
-@st.cache_resource(show_spinner=False)
-def _keeper() -> Any:
-    script = Path(__file__).with_name("cookie.js").read_text(encoding="utf-8")
-    return st.components.v2.component("workbench_evidence", js=script)
+        script = Path(__file__).with_name("cookie.js").read_text(encoding="utf-8")
+        component("workbench_evidence", script)(data={"name": _cookie(), "value": value}, key="evidence-cookie")

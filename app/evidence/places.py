@@ -6,7 +6,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
 
 import streamlit as st
 from pydantic import ValidationError
@@ -21,22 +20,6 @@ MOST_TOGETHER = 100_000_000  # bytes of a folder's pins
 _WRITING = Lock()
 
 
-class Place(Protocol):
-    """Keeps pins."""
-
-    def pins(self) -> tuple[list[Pin], list[str]]:
-        """The pins in the order they were pinned; and in one line each, what cannot be read."""
-
-    def put(self, pin: Pin) -> None:
-        """Keep a pin; raises ValueError or OSError if there is no room."""
-
-    def note(self, id: str, words: str) -> None:
-        """Give a pin a note; nothing if it is gone."""
-
-    def remove(self, id: str) -> None:
-        """Drop a pin."""
-
-
 class InMemory:
     """Pins of one browser, kept as long as the server runs."""
 
@@ -44,17 +27,21 @@ class InMemory:
         self._pins: dict[str, Pin] = {}
 
     def pins(self) -> tuple[list[Pin], list[str]]:
+        """The pins in the order they were pinned; and in one line each, what cannot be read."""
         return [pin for _, pin in sorted(self._pins.items())], []
 
     def put(self, pin: Pin) -> None:
+        """Keep a pin; raises ValueError or OSError if there is no room."""
         _check_room(len(self._pins))
         self._pins[pin.id] = pin
 
     def note(self, id: str, words: str) -> None:
+        """Give a pin a note; nothing if it is gone."""
         if id in self._pins:
             self._pins[id] = _with_note(self._pins[id], words)
 
     def remove(self, id: str) -> None:
+        """Drop a pin."""
         self._pins.pop(id, None)
 
 
@@ -118,6 +105,9 @@ class OnDisk:
         if len(content) > MOST_BYTES:
             raise ValueError(f"the figure has {len(content):,} bytes, and at most {MOST_BYTES:,} are kept")
         write_atomically(self._path(pin.id), content)
+
+
+Place = InMemory | OnDisk
 
 
 @st.cache_resource(show_spinner=False, max_entries=2 * MOST)

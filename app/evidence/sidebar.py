@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
@@ -10,7 +10,7 @@ import streamlit as st
 from workbench.app.config_in_words import plain
 from workbench.app.evidence import collection, html_page
 from workbench.app.evidence.collection import Kept
-from workbench.app.evidence.pin import LONGEST_NOTE, Pin
+from workbench.app.evidence.pin import LONGEST_NOTE
 from workbench.app.fields.url import whole_view
 from workbench.app.views import PAGES
 from workbench.util.messages import brief
@@ -36,9 +36,21 @@ def show() -> None:
             st.caption(plain(reason))
         for problem in problems:
             st.warning(plain(problem))
-        _offer_removed()
+        removed: Kept | None = st.session_state.get(REMOVED)
+        if removed is not None:
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.caption(f"Removed: {plain(brief(removed.pin.title, 60))}")
+                st.button("Undo", icon=":material/undo:", key="unpin-undo", on_click=_restore, args=(removed,))
         if kept:  # first, in reach however many follow
-            _download([one.pin for one in kept])
+            st.download_button(
+                "As one page",
+                lambda: html_page.page([one.pin for one in kept]),
+                "evidence.html",
+                "text/html",
+                help="One HTML page, which can be printed",
+                on_click="ignore",
+                key="evidence-page",
+            )
         for one in kept:
             _row(one)
 
@@ -48,8 +60,12 @@ def _row(one: Kept) -> None:
     pin, place = one.pin, one.place
     with st.container(border=True, key=f"pin-{pin.id}", gap="small"):
         left, right = st.columns([6, 1], vertical_alignment="center")
-        with left:
-            _link(pin)
+        title = f"**{plain(brief(pin.title, 120))}**"
+        if pin.page in PAGES:
+            file, query = f"views/{PAGES[pin.page].file}", whole_view(pin.query)
+            left.page_link(file, label=title, help="Open the page as it was", query_params=query)
+        else:  # a page that is not here any more
+            left.markdown(title)
         if place is not None:
             help = f"Remove “{plain(brief(pin.title, 60))}” from the evidence"
             right.button(":material/delete:", key=f"unpin-{pin.id}", help=help, on_click=_remove, args=(one,))
@@ -67,39 +83,14 @@ def _row(one: Kept) -> None:
             height=68,
             label_visibility="collapsed",
             placeholder="A note: what does this show?",
-            on_change=_note,
-            args=(one, key),
+            on_change=lambda: _try(partial(place.note, pin.id, st.session_state[key])),
         )
-
-
-def _link(pin: Pin) -> None:
-    """The title, which opens the page as it was; of a page that is not here any more, the title alone."""
-    title = f"**{plain(brief(pin.title, 120))}**"
-    if pin.page not in PAGES:
-        st.markdown(title)
-        return
-    file, query = f"views/{PAGES[pin.page].file}", whole_view(pin.query)
-    st.page_link(file, label=title, help="Open the page as it was", query_params=query)
-
-
-def _note(one: Kept, key: str) -> None:
-    if one.place is not None:
-        _try(partial(one.place.note, one.pin.id, st.session_state[key]))
 
 
 def _remove(one: Kept) -> None:
     if one.place is not None:
         _try(partial(one.place.remove, one.pin.id))
         st.session_state[REMOVED] = one
-
-
-def _offer_removed() -> None:
-    """The pin removed last can be had back."""
-    one: Kept | None = st.session_state.get(REMOVED)
-    if one is not None:
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.caption(f"Removed: {plain(brief(one.pin.title, 60))}")
-            st.button("Undo", icon=":material/undo:", key="unpin-undo", on_click=_restore, args=(one,))
 
 
 def _restore(one: Kept) -> None:
@@ -114,15 +105,3 @@ def _try(change: Callable[[], None]) -> None:
         change()
     except (ValueError, OSError) as error:
         st.toast(plain(brief(error)), icon=":material/error:")
-
-
-def _download(pins: Sequence[Pin]) -> None:
-    st.download_button(
-        "As one page",
-        lambda: html_page.page(pins),
-        "evidence.html",
-        "text/html",
-        help="One HTML page, which can be printed",
-        on_click="ignore",
-        key="evidence-page",
-    )

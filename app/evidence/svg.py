@@ -36,28 +36,16 @@ def only_shapes(text: str) -> str:
         raise ValueError("the drawing has declarations, which no drawing of the workbench has")
     try:
         root = ET.fromstring(text)
-        size_of(root)
+        if root.tag != f"{NAMESPACE}svg" or "viewBox" not in root.attrib:
+            raise ValueError("the drawing is not SVG with a viewBox")
+        width, height = (float(root.get(name, "")) for name in ("width", "height"))
+        if not (1 <= width <= LONGEST_SIDE and 1 <= height <= LONGEST_SIDE):
+            raise ValueError(f"the drawing is {width:g} × {height:g} pixels; each side is from 1 to {LONGEST_SIDE:,}")
         _clean(root)
-        style = ET.SubElement(root, f"{NAMESPACE}style")
-        style.text = STYLE
+        ET.SubElement(root, f"{NAMESPACE}style").text = STYLE
         return ET.tostring(root, encoding="unicode")
     except (ET.ParseError, RecursionError) as error:
         raise ValueError(f"the drawing is not SVG: {error}") from None
-
-
-def size_of(svg: str | ET.Element) -> tuple[float, float]:
-    """Width and height in pixels.
-
-    Raises:
-        ValueError: if it is not SVG with a width and a height.
-    """
-    root = ET.fromstring(svg) if isinstance(svg, str) else svg
-    if root.tag != f"{NAMESPACE}svg" or "viewBox" not in root.attrib:
-        raise ValueError("the drawing is not SVG with a viewBox")
-    width, height = (float(root.get(name, "")) for name in ("width", "height"))
-    if not (1 <= width <= LONGEST_SIDE and 1 <= height <= LONGEST_SIDE):
-        raise ValueError(f"the drawing is {width:g} × {height:g} pixels; each side is from 1 to {LONGEST_SIDE:,}")
-    return width, height
 
 
 def _clean(element: ET.Element) -> None:

@@ -4,8 +4,8 @@ Their keys are the names of the edit's own fields (`workbench.interventions`) be
 `KINDS`), `edit_layer` and `edit_head` (a number or `every`), `edit_query`, `edit_key` and `edit_position` (a position
 or `every`), `edit_to` (a position), `edit_other_position` (a position, or None for the same), `edit_point` (a hook
 name), `edit_by`, `edit_other` (text), `edit_first` and `edit_second` (words), `edit_basis`. A callback may set them
-before the panel is made: `fill` for a suggested edit, `from_click` and `from_drag` for an edge of attention that is
-clicked or dragged to another key. Another input starts them anew.
+before the panel is made: `fill` for a suggested edit, and for an edge of attention that is clicked or dragged to
+another key. Another input starts them anew.
 """
 
 from __future__ import annotations
@@ -56,16 +56,6 @@ def refused(look: Look, made: type[Any]) -> str | None:
     return why_watched(watched[0]) if watched else None
 
 
-def from_click(layer: int | None, head: int | None, query: int, key: int) -> None:
-    """For a click on an edge of attention: the edit is to cut it. None stands for every layer, or every head."""
-    _set("cut", layer=layer, head=head, query=query, key=key)
-
-
-def from_drag(edit: MoveEdge) -> None:
-    """For an edge of attention that was dragged to another key: the edit is to move it."""
-    _set("move", layer=edit.layer, head=edit.head, query=edit.query, key=edit.key, to=edit.to)
-
-
 def fill(look: Look, edit: Edit) -> None:
     """Set the fields to an edit."""
     kind = next(name for name, one in KINDS.items() if isinstance(edit, one.made))
@@ -75,10 +65,6 @@ def fill(look: Look, edit: Edit) -> None:
             values[name] = look.opened.subject.task.vocabulary.words[values[name]]
     if isinstance(edit, Patch) and edit == _default(look, Patch):
         values["other"] = ""  # the empty field stands for it, and so the URL need not have it
-    _set(kind, **values)
-
-
-def _set(kind: str, **values: Any) -> None:
     put("edit_kind", kind)
     st.session_state["edit_kind_before"] = kind  # so that the new kind does not start its fields anew
     for name, value in values.items():

@@ -36,7 +36,12 @@ def alike(look: Look) -> list[Run]:
         and getattr(run.config.model, "pattern", True)
         and run.task().vocabulary.words == task.vocabulary.words
     ]
-    return sorted(readers, key=lambda run: (-run.config.model.n_layers, not _standard(run)))
+
+    def place(run: Run) -> tuple[int, bool]:
+        standard = all(layer["variant"] == "standard" for layer in run.config.model.attention)
+        return -run.config.model.n_layers, not standard
+
+    return sorted(readers, key=place)
 
 
 def choose_other(look: Look, place: Any = st) -> Opened | None:
@@ -64,7 +69,3 @@ def seen_by(other: Opened, look: Look) -> Symbol:
     return code.assign(
         "other", see, code.loaded(other.run), look.input, computed_by=lambda run, batch: other.see(batch)
     )
-
-
-def _standard(run: Run) -> bool:
-    return all(layer["variant"] == "standard" for layer in run.config.model.attention)

@@ -79,7 +79,8 @@ def choose_question(opened: Opened, measured: Callable[[Question], Measurement |
     task = opened.subject.task
     first, second, third = st.columns([5, 3, 2], vertical_alignment="bottom")
     presets = [*applicable(task), OWN]
-    name = choose("Question", presets, "probe_preset", presets[0], question_in_words, first)
+    questions = {name: preset.question for name, preset in PRESETS.items()} | {OWN: OWN}
+    name = choose("Question", presets, "probe_preset", presets[0], questions.__getitem__, first)
     n_at = st.container() if name == OWN else third
     if name == OWN:
         known = list(label_names(task))
@@ -91,7 +92,7 @@ def choose_question(opened: Opened, measured: Callable[[Question], Measurement |
     known = preset.names(task)
     n = choose("Sequences", COUNTS, "probe_n", preset.n, str, n_at, help=HELD_OUT)
     found = measured(_of_preset(preset, known, known[0], n))
-    best = known[0] if found is None else _most(gain(found), "label")
+    best = known[0] if found is None else most_gained(found, "label")
     label = choose("Label of the task's truth", known, "probe_label", best, in_words, second)
     return _of_preset(preset, known, label, n)
 
@@ -104,20 +105,12 @@ def _of_preset(preset: Preset, known: list[str], label: str, n: int) -> Question
     return Question(together, label, rule, preset.kind, n)
 
 
-def _most(gains: Measurement, dim: str) -> str:
-    """Where along a dim the largest gain is; the first place where none could be measured."""
+def most_gained(accuracy: Measurement, dim: str) -> str:
+    """Where along a dim probes gain most over their baselines, the first of equals, also where none was measured."""
+    gains = gain(accuracy)
     axis = gains.dims.index(dim)
     largest = np.nan_to_num(gains.values, nan=-np.inf).max(tuple(i for i in range(gains.values.ndim) if i != axis))
     return str(gains.coords[dim][int(largest.argmax())])
-
-
-def best_point(accuracy: Measurement) -> str:
-    """The point at which a label gains most over its baselines, the first of equals.
-
-    Args:
-        accuracy: of one label.
-    """
-    return _most(gain(accuracy), "point")
 
 
 def _own_question(opened: Opened) -> tuple[str | int, str]:
@@ -134,10 +127,6 @@ def _own_question(opened: Opened) -> tuple[str | int, str]:
 
 def in_words(name: str) -> str:
     return name.replace("_", " ")
-
-
-def question_in_words(name: str) -> str:
-    return PRESETS[name].question if name in PRESETS else name
 
 
 def seconds_to_fit(opened: Opened, question: Question) -> float:

@@ -92,32 +92,26 @@ def _second(first: Look) -> Look | None:
     if name is None:
         return None
     run = runs[name]
+    of_a = run.path == first.opened.run.path
     try:
+        kept = over_training.checkpoints(run)
+        # A's own run is compared with itself halfway through training; of another run it is the end.
+        halfway = kept[(len(kept) - 1) // 2] if of_a and first.opened.step is None and kept else None
         with step_at:
-            opened = state.opened(run, sidebar.checkpoint(run, "step2", _earlier(first, run)))
+            opened = state.opened(run, sidebar.checkpoint(run, "step2", halfway))
     except (ValueError, OSError) as error:
         st.error(plain(str(error)))
         return None
     # One and the same model is compared on another input; anything else on the same one.
-    alone = run.path == first.opened.run.path and not over_training.checkpoints(run)
+    default = sidebar.SAMPLED if of_a and not kept else SAME
     inputs = {SAME: SAME, **sidebar.inputs(opened)}
-    how = fields.segments(
-        "Input of B", list(inputs), "how2", sidebar.SAMPLED if alone else SAME, input_at, inputs.__getitem__
-    )
+    how = fields.segments("Input of B", list(inputs), "how2", default, input_at, inputs.__getitem__)
     try:
         batch = _input(first, opened, how)
     except ValueError as error:
         st.error(plain(str(error)))
         return None
     return Look(opened, code.named("batch_b", batch), "_b")
-
-
-def _earlier(first: Look, run: Run) -> int | None:
-    """The checkpoint of B at first: of A's own run one halfway through training, of another run the end."""
-    steps = over_training.checkpoints(run)
-    if run.path != first.opened.run.path or first.opened.step is not None or not steps:
-        return None
-    return steps[(len(steps) - 1) // 2]
 
 
 def others_first(run: Run) -> dict[str, Run]:
@@ -135,7 +129,7 @@ def others_first(run: Run) -> dict[str, Run]:
 
 
 def _input(first: Look, opened: Opened, how: str) -> Symbol:
-    """The second side's input.
+    """The second side's input; "the same" is the first side's, written as the second side's task writes it.
 
     Raises:
         ValueError: if what was typed is no input of its task.
@@ -144,26 +138,15 @@ def _input(first: Look, opened: Opened, how: str) -> Symbol:
         return sidebar.typed(opened, "Input of B, as its task writes it", "input2", "_b")
     if how == sidebar.PROMPT:
         return prompt(opened, "2")
-    if how == sidebar.SAMPLED:
-        return _sampled(opened)
-    try:
-        return _same(first, opened)
-    except ValueError as error:
-        st.info(
-            f"{plain(opened.name)} cannot read A's input ({plain(str(error))}), so B reads a sample of its own task."
-        )
-        return _sampled(opened)
-
-
-def _same(first: Look, opened: Opened) -> Symbol:
-    """The first side's input, written as the second side's task writes it."""
     task = first.opened.subject.task
-    if opened.subject.task == task:
+    if how == SAME and opened.subject.task == task:
         return first.input
-    return code.task(opened, "_b").parse(task.question(first.batch.tokens[0]))
-
-
-def _sampled(opened: Opened) -> Symbol:
+    if how == SAME:
+        try:
+            return code.task(opened, "_b").parse(task.question(first.batch.tokens[0]))
+        except ValueError as error:
+            why = plain(str(error))
+            st.info(f"{plain(opened.name)} cannot read A's input ({why}), so B reads a sample of its own task.")
     number = fields.number(
         "Input number of B", 0, sidebar.LAST_INPUT, "sample2", 1, help=sidebar.SAMPLE_HELP, width=220
     )

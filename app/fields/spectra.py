@@ -54,7 +54,10 @@ def choose_measure(place: Any) -> tuple[str, dict[str, Any]]:
     tokens = choose("Over", list(TOKENS), "entropy_tokens", "all", TOKENS.__getitem__, row, width=270)
     positions: Any = tokens
     if tokens == "range":
-        positions = (_bound("From token", "entropy_from", "0", row), _bound("up to", "entropy_to", "the end", row))
+        positions = tuple(
+            fields.number(label, 0, None, key, None, row, placeholder=placeholder, width=140)
+            for label, key, placeholder in (("From token", "entropy_from", "0"), ("up to", "entropy_to", "the end"))
+        )
     settings: dict[str, Any] = {"positions": positions}
     if name in ("anisotropy", "curvature"):
         return name, settings
@@ -63,7 +66,8 @@ def choose_measure(place: Any) -> tuple[str, dict[str, Any]]:
         settings["centre"] = fields.toggle("Centre", "entropy_centre", row, CENTRE, default=True)
         return name, settings
     if name == "entropy":
-        settings["alpha"] = choose("Order α", ALPHAS, "entropy_alpha", 1.0, _order, row, width=90)
+        orders = {alpha: "∞" if math.isinf(alpha) else f"{alpha:g}" for alpha in ALPHAS}
+        settings["alpha"] = choose("Order α", ALPHAS, "entropy_alpha", 1.0, orders.__getitem__, row, width=90)
     if name == "effective_rank":
         values = choose("Of", list(OF), "entropy_of", "singular_values", OF.__getitem__, row, width=190)
         settings["of"] = values
@@ -73,11 +77,8 @@ def choose_measure(place: Any) -> tuple[str, dict[str, Any]]:
         possible = ["nats", "log_t"] if settings["kernel"] != "linear" else list(NORMALISERS)
         by = choose("Normalised by", possible, "entropy_normalise", "nats", NORMALISERS.__getitem__, row, width=175)
         settings["normalise"] = None if by == "nats" else by
-    for label, key, setting, help in (
-        ("Centre", "entropy_centre", "centre", CENTRE),
-        ("Unit rows", "entropy_unit", "unit_rows", UNIT),
-    ):
-        settings[setting] = fields.toggle(label, key, row, help)
+    settings["centre"] = fields.toggle("Centre", "entropy_centre", row, CENTRE)
+    settings["unit_rows"] = fields.toggle("Unit rows", "entropy_unit", row, UNIT)
     return name, settings
 
 
@@ -97,12 +98,3 @@ def _kernel(row: Any) -> dict[str, Any]:
         help="In units of the residual; by default the median distance between the sequence's tokens.",
     )
     return {"kernel": kernel, "bandwidth": "median" if sigma is None else sigma}
-
-
-def _bound(label: str, key: str, placeholder: str, place: Any) -> int | None:
-    chosen: int | None = fields.number(label, 0, None, key, None, place, placeholder=placeholder, width=140)
-    return chosen
-
-
-def _order(alpha: float) -> str:
-    return "∞" if math.isinf(alpha) else f"{alpha:g}"

@@ -80,15 +80,13 @@ def in_code(asked: Asked, found: Found) -> Symbol:
     about = {"metric": asked.metric, "name": opened.name}
     made: dict[str, Any] = {"computed_by": lambda *_, **__: summary.comparison}
     comparison = code.assign("comparison", Comparison, code.hooked(opened), pairs, **about, **made)
-    control = None if found.control is None else _control_in_code(asked, found.control, task, draws, comparison)
+    control = None
+    if (other := found.control) is not None:
+        which = {"kind": asked.kind, "relevant": False, "computed_by": lambda *_, **__: other.pairs}
+        irrelevant = code.assign("irrelevant", task.minimal_pairs, asked.n, draws, **which)
+        control = code.assign("control", comparison.of, irrelevant, computed_by=lambda *_: other)
     how: dict[str, Any] = {"method": asked.method, "shares": SHARES, "computed_by": lambda *_, **__: summary}
     return code.assign("found", find_circuit, comparison, control, draws, **how)
-
-
-def _control_in_code(asked: Asked, control: Comparison, task: Symbol, draws: Symbol, comparison: Symbol) -> Symbol:
-    which: dict[str, Any] = {"kind": asked.kind, "relevant": False, "computed_by": lambda *_, **__: control.pairs}
-    pairs = code.assign("irrelevant", task.minimal_pairs, asked.n, draws, **which)
-    return code.assign("control", comparison.of, pairs, computed_by=lambda *_: control)
 
 
 def verdict(found: Found, share: float, answers: int) -> str:

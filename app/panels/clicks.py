@@ -17,8 +17,9 @@ from workbench.figures import Drawing, scripts
 
 
 @st.cache_resource(show_spinner=False)
-def _component() -> Any:
-    return st.components.v2.component("workbench_clickable", js=scripts.script("clicks"), css=scripts.style())
+def component(name: str, js: str, css: str = "") -> Any:
+    """A part of the page with a script of its own, made once."""
+    return st.components.v2.component(name, js=js, css=css or None)
 
 
 def clickable(
@@ -45,27 +46,33 @@ def clickable(
         move: called with the query and the key of an edge that is dragged, and with the position it is dropped on.
         name: called with the name of anything else that is clicked, such as an edge of a circuit.
     """
-    _component()(
+
+    def call(kind: str, callback: Callable[..., None] | None, **types: Any) -> None:
+        """Call back with the values that the browser sent under these names, if each has its type."""
+        sent = st.session_state[key].get(kind)
+        values = [sent.get(name) if isinstance(sent, dict) else None for name in types]
+        if callback is not None and all(map(isinstance, values, types.values())):
+            callback(*values)
+
+    component("workbench_clickable", scripts.script("clicks"), scripts.style())(
         data={"svg": drawing.svg(), "more": dict(drawing.data) or None},
         key=key,
-        on_cell_change=lambda: _call(cell, _sent(key, "cell"), point=str, position=int),
-        on_token_change=lambda: _call(token, _sent(key, "token"), position=int | None),
-        on_edge_change=lambda: _call(edge, _sent(key, "edge"), query=int, key=int),
-        on_move_change=lambda: _call(move, _sent(key, "move"), query=int, key=int, to=int),
-        on_name_change=lambda: _call(name, _sent(key, "name"), name=str),
+        on_cell_change=lambda: call("cell", cell, point=str, position=int),
+        on_token_change=lambda: call("token", token, position=int | None),
+        on_edge_change=lambda: call("edge", edge, query=int, key=int),
+        on_move_change=lambda: call("move", move, query=int, key=int, to=int),
+        on_name_change=lambda: call("name", name, name=str),
     )
 
 
-def _sent(key: str, kind: str) -> dict[str, Any]:
-    """What the browser sent of this kind of click."""
-    value = st.session_state[key].get(kind)
-    return value if isinstance(value, dict) else {}
+def film(drawing: Drawing, key: str, at: int | None = None) -> None:
+    """Show a drawing through training, which the page moves through by itself: every checkpoint's picture is sent once.
 
-
-def _call(callback: Callable[..., None] | None, sent: dict[str, Any], **types: Any) -> None:
-    """Call back with the values of these names, if each has its type."""
-    values = [sent.get(name) for name in types]
-    if callback is not None and all(
-        isinstance(value, kind) for value, kind in zip(values, types.values(), strict=True)
-    ):
-        callback(*values)
+    Args:
+        drawing: `figures.training_film(…)`.
+        key: of the element.
+        at: the frame that is shown first; by default the last.
+    """
+    still = "[data-cell], [data-token], [data-edge] { cursor: default; }"  # nothing here can be clicked
+    shown = component("workbench_film", scripts.script("film"), f"{scripts.style()}\n{still}")
+    shown(data={**drawing.data, "at": at}, key=key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -17,7 +16,6 @@ from workbench.app.fields.sides import Sides
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.panel import Panel
-from workbench.app.state import Opened
 from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.findings import measured_on
 from workbench.instruments import INSTRUMENTS
@@ -32,7 +30,6 @@ from workbench.runs import Run
 from workbench.util.words import uncapitalised
 
 NAMES = ("overall", "accuracy", "entropy", "logit_lens", "lens_agreement", "attention_graph", *MECHANISMS)
-Groups = tuple[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -70,15 +67,11 @@ def inspected(sides: Sides, only: Sequence[str] = NAMES) -> tuple[Symbol, Symbol
             only=list(only),
             **how,
             step=look.opened.step,
-            computed_by=partial(_everything, look.opened),
+            computed_by=lambda run, only, opened=look.opened, **how: _inspected(opened.key, opened.name, how, run),
         )
         for look in sides.looks
     )
     return first, second
-
-
-def _everything(opened: Opened, run: Run, *, only: list[str], **how: Any) -> Inspected:
-    return _inspected(opened.key, opened.name, how, run)
 
 
 # A resource, not data: what was inspected holds a capture, which refers to its model.
@@ -87,16 +80,9 @@ def _inspected(key: tuple[Any, ...], name: str, how: dict[str, Any], _run: Run) 
     return inspect_run(_run, name=name, only=NAMES, **how)
 
 
-def _room(name: str) -> Symbol:
-    """The instrument or mechanism of this name, in its room's dict."""
-    if name in INSTRUMENTS:
-        return code.imported("workbench.instruments", "INSTRUMENTS")[name]
-    return code.imported("workbench.mechanisms", "MECHANISMS")[name]
-
-
 def why_not(sides: Sides, name: str) -> str | None:
     """Why an instrument or a mechanism does not apply to one of the two sides; None where it does to both."""
-    part = value_of(_room(name))
+    part: Any = INSTRUMENTS[name] if name in INSTRUMENTS else MECHANISMS[name]
     reasons = [(look.opened.name, part.why_not(look.opened.subject)) for look in sides.looks]
     return next((f"{run}: {why}" for run, why in reasons if why is not None), None)
 
@@ -109,10 +95,17 @@ def pair(sides: Sides, name: str, **where: Any) -> Pair:
         name: of an instrument or mechanism that applies to both.
         where: the part to take: dim -> label. Of what is measured of every head, each side's own best head is taken.
     """
-    return _of_inputs(sides, name, where) if sides.one_model else _held_out(sides, name, where)
-
-
-def _held_out(sides: Sides, name: str, where: dict[str, Any]) -> Pair:
+    if sides.one_model:
+        if name in INSTRUMENTS:
+            measure = code.imported("workbench.instruments", "INSTRUMENTS")[name].measure
+        else:
+            measure = code.imported("workbench.mechanisms", "MECHANISMS")[name].score
+        whole = [measure(code.seen(look)) for look in sides.looks]
+        first, second = (
+            code.named(which, _part(one, where, best_head(look)))
+            for which, one, look in zip(("first", "second"), whole, sides.looks, strict=True)
+        )
+        return Pair(first, second, False, None, "head" in value_of(whole[0]).dims)
     inspections = inspected(sides, [name])
     parts = [_part(one[name].examples, where, value_of(one).head) for one in inspections]
     first, second = (code.named(which, part) for which, part in zip(("first", "second"), parts, strict=True))
@@ -121,17 +114,6 @@ def _held_out(sides: Sides, name: str, where: dict[str, Any]) -> Pair:
     alike = groups if dims[0] is not None and dims[0] == dims[1] else None
     of_heads = value_of(inspections[0])[name].of_every_head
     return Pair(first, second, inspections[0].sample.fingerprint == inspections[1].sample.fingerprint, alike, of_heads)  # type: ignore[arg-type]
-
-
-def _of_inputs(sides: Sides, name: str, where: dict[str, Any]) -> Pair:
-    part = _room(name)
-    measure = part.measure if name in INSTRUMENTS else part.score
-    whole = [measure(code.seen(look)) for look in sides.looks]
-    first, second = (
-        code.named(which, _part(one, where, best_head(look)))
-        for which, one, look in zip(("first", "second"), whole, sides.looks, strict=True)
-    )
-    return Pair(first, second, False, None, "head" in value_of(whole[0]).dims)
 
 
 def _part(measured: Symbol, where: dict[str, Any], head: Head | None) -> Symbol:
@@ -153,9 +135,18 @@ def show(p: Panel, sides: Sides, both: Pair, says: str, *, by_condition: bool = 
         says: the caption.
         by_condition: draw it over the task's test conditions, if they have an order and it is a single number.
     """
-    grouped = by_condition and both.groups is not None and both.values[0].dims == ("example",)
+    sides_of_it, same = (both.first, both.second), both.same_examples
     try:
-        runs, b_minus_a = (_by_condition if grouped else _over_all)(sides, both)
+        if by_condition and both.groups is not None and both.values[0].dims == ("example",):
+            first, second = both.groups
+            dim = value_of(first)[0]
+            each = code.named("group_of_each", first[1]), code.named("group_of_each_b", second[1])
+            parts = tuple(zip(sides_of_it, each, strict=True))
+            runs = {name: code.call(by_group, *one, dim) for name, one in zip(sides.names, parts, strict=True)}
+            b_minus_a = code.assign("b_minus_a", difference_by_group, *parts, dim, same_examples=same)
+        else:
+            runs = {name: m.mean("example") for name, m in zip(sides.names, sides_of_it, strict=True)}
+            b_minus_a = code.assign("b_minus_a", difference, *sides_of_it, same_examples=same)
     except ValueError as error:
         st.info(f"A and B cannot be subtracted here: {plain(str(error))}.")
         return
@@ -193,24 +184,6 @@ def _beyond_training(sides: Sides, both: Pair) -> str:
     apart = difference(*parts, same_examples=value_of(both.same_examples))
     rates = both_at(apart, [part.mean("example") for part in parts], {})
     return f" Of these, at {name} {longer[0]} to {longer[-1]}, beyond training: per sequence: {rates}."
-
-
-Drawn = tuple[dict[str, Symbol], Symbol]
-"""Both sides by their names, and their difference."""
-
-
-def _over_all(sides: Sides, both: Pair) -> Drawn:
-    runs = {name: m.mean("example") for name, m in zip(sides.names, (both.first, both.second), strict=True)}
-    return runs, code.assign("b_minus_a", difference, both.first, both.second, same_examples=both.same_examples)
-
-
-def _by_condition(sides: Sides, both: Pair) -> Drawn:
-    assert both.groups is not None
-    first, second = both.groups
-    dim = value_of(first)[0]
-    parts = (both.first, code.named("group_of_each", first[1])), (both.second, code.named("group_of_each_b", second[1]))
-    runs = {name: code.call(by_group, *one, dim) for name, one in zip(sides.names, parts, strict=True)}
-    return runs, code.assign("b_minus_a", difference_by_group, *parts, dim, same_examples=both.same_examples)
 
 
 def compared(sides: Sides) -> pd.DataFrame | None:

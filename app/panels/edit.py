@@ -18,11 +18,11 @@ from workbench.app.fields.values import keep, listed, put, start_anew
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
-from workbench.app.panels.panel import panel
+from workbench.app.panels.panel import Panel, folded
 from workbench.app.state import Look
 from workbench.figures.token_page import WIDEST
 from workbench.instruments.residual import projection
-from workbench.interventions import CutEdge, Edit, Edited, Head, MoveEdge
+from workbench.interventions import CutEdge, Edit, Edited, MoveEdge
 from workbench.util.words import capitalised
 
 SAYS = (
@@ -34,37 +34,39 @@ SAYS = (
 )
 
 
-@url.fragment
-def try_an_edit(look: Look) -> None:
-    """Fields for an edit, one-click edits, and this input's answers before and after."""
-    with panel(TITLE, "edit", folded=True) as p:
-        if not p.open:
-            return
-        edit, head = edits.choose_edit(look)
-        _one_click_edits(look, head)
-        try:
-            tried = _tried(look, edit)
-        except ValueError as error:
-            st.error(plain(str(error)))
-            return
-        edited: Edited = code.value_of(tried)
-        p.show(
-            code.call(figures.edited, tried, start=_start(look, edited)),
-            {"answers": edited.answers},
-            SAYS,
-            token=lambda position: edits.move(look, edit, position),
-        )
-
-
 TITLE = "Try an edit: cut an edge, remove a head, or swap what is held, on this input"
 CLICKED = "cut"  # in the URL: the edge that was clicked or dragged last
 CLICKED_ON = "clicked_on"  # in the session: its input
 
 
+@url.fragment
+@folded(TITLE, "edit")
+def try_an_edit(p: Panel, look: Look) -> None:
+    """Fields for an edit, one-click edits, and this input's answers before and after."""
+    edit, head = edits.choose_edit(look)
+    row = st.container(horizontal=True, gap="small")
+    for words, one in edits.suggested(look, head).items():
+        row.button(capitalised(words), key=f"edit-{words}", on_click=edits.fill, args=(look, one))
+    try:
+        tried = _tried(look, edit)
+    except ValueError as error:
+        st.error(plain(str(error)))
+        return
+    edited: Edited = code.value_of(tried)
+    start_anew(["edit_start"], repr(edited.edit), "edit_start")
+    n_pos = len(projection.sequence(look.seen, 0))
+    # At first such that the answer that the edit changes most is in the drawing.
+    start = first_drawn(n_pos, "edit_start", max(0, (edited.most or 0) - WIDEST // 2))
+    p.show(
+        code.call(figures.edited, tried, start=start),
+        {"answers": edited.answers},
+        SAYS,
+        token=lambda position: edits.move(look, edit, position),
+    )
+
+
 def cut_by_click(look: Look, layer: int, head: int, query: int, key: int) -> None:
     """For a click on an edge of attention: cut it, in the panel and in the line under the drawing."""
-    if edits.refused(look, CutEdge) is None:
-        edits.from_click(layer, head, query, key)
     _click(look, CutEdge(query, key, layer, head))
 
 
@@ -75,13 +77,13 @@ def move_by_drag(look: Look, layer: int, head: int, query: int, key: int, to: in
         edit.places(len(projection.sequence(look.seen, 0)))
     except ValueError:  # a browser may send anything
         return
-    if edits.refused(look, MoveEdge) is None:
-        edits.from_drag(edit)
     _click(look, edit)
 
 
 def _click(look: Look, edit: CutEdge | MoveEdge) -> None:
     """Remember an edge that was clicked or dragged, and put it into the link: `4.1:9-3`, moved `4.1:9-3>2`."""
+    if edits.refused(look, type(edit)) is None:
+        edits.fill(look, edit)
     to = f">{edit.to}" if isinstance(edit, MoveEdge) else ""
     keep(CLICKED, [f"{edit.layer}.{edit.head}:{edit.query}-{edit.key}{to}"])
     st.session_state[CLICKED_ON] = look.key
@@ -122,38 +124,20 @@ def answer_to_click(edited: Symbol, place: Any) -> None:
     tried: Edited = code.value_of(edited)
     edit = tried.edit
     assert isinstance(edit, CutEdge | MoveEdge)
+    where = f"(layer {edit.layer}, head {edit.head})"
+    done = f":material/content_cut: **Cut {edit.query} → {edit.key} {where}**"
+    if isinstance(edit, MoveEdge):
+        done = f":material/move_down: **Moved {edit.query} → {edit.key} to {edit.to} {where}**"
     with place.container(key="clicked"):
         says, undo, details = st.columns([7, 1, 1.1], vertical_alignment="center")
-        says.markdown(f"{_done(edit)}: {plain(tried.verdict())}.")
+        says.markdown(f"{done}: {plain(tried.verdict())}.")
         undo.button("Undo", icon=":material/undo:", key="clicked-undo", on_click=_undo)
         details.button("Details", key="clicked-details", on_click=put, args=("show-edit", True))
-
-
-def _done(edit: CutEdge | MoveEdge) -> str:
-    """What was done to an edge, with its sign."""
-    where = f"(layer {edit.layer}, head {edit.head})"
-    if isinstance(edit, MoveEdge):
-        return f":material/move_down: **Moved {edit.query} → {edit.key} to {edit.to} {where}**"
-    return f":material/content_cut: **Cut {edit.query} → {edit.key} {where}**"
 
 
 def _undo() -> None:
     keep(CLICKED, [])
     st.session_state.pop(CLICKED_ON, None)
-
-
-def _one_click_edits(look: Look, head: Head) -> None:
-    row = st.container(horizontal=True, gap="small")
-    for words, edit in edits.suggested(look, head).items():
-        row.button(capitalised(words), key=f"edit-{words}", on_click=edits.fill, args=(look, edit))
-
-
-def _start(look: Look, tried: Edited) -> int:
-    """The first position drawn; by default such that the answer that the edit changes most is in the drawing."""
-    default = max(0, (tried.most or 0) - WIDEST // 2)
-    n_pos = len(projection.sequence(look.seen, 0))
-    start_anew(["edit_start"], repr(tried.edit), "edit_start")
-    return first_drawn(n_pos, "edit_start", default)
 
 
 def _tried(look: Look, edit: Edit) -> Symbol:

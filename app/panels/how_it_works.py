@@ -86,7 +86,11 @@ def measured(opened: Opened, meanwhile: Callable[[Found], None] | None = None) -
         meanwhile: draws what is found before all is; by default that is returned, and the page made anew when there is
             more.
     """
-    job = in_parts(opened.key, lambda job: measure(opened, job.tell), _to_come, meanwhile)
+
+    def to_come(found: Found | None) -> str:
+        return FIRST if found is None else found.to_come
+
+    job = in_parts(opened.key, lambda job: measure(opened, job.tell), to_come, meanwhile)
     if job is None:
         return None
     if not job.future.done():
@@ -96,10 +100,6 @@ def measured(opened: Opened, meanwhile: Callable[[Found], None] | None = None) -
         return None
     found: Found = job.future.result()
     return found
-
-
-def _to_come(found: Found | None) -> str:
-    return FIRST if found is None else found.to_come
 
 
 def measure(opened: Opened, tell: Callable[[float], None] | None = None) -> Iterator[Found]:

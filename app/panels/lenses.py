@@ -12,7 +12,7 @@ from workbench.app.fields import widgets as fields
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.measuring import awaited
-from workbench.app.panels.panel import panel
+from workbench.app.panels.panel import Panel, folded
 from workbench.app.state import Look
 from workbench.instruments import LENSES
 from workbench.instruments.lens import jacobian_lens, logit_lens
@@ -31,24 +31,20 @@ SAYS = {
 
 
 @url.fragment
-def through_a_lens(look: Look) -> None:
+@folded("Through a lens", "lens")
+def through_a_lens(p: Panel, look: Look) -> None:
     """The token that every residual of this input decodes to, through the lens that is chosen."""
-    with panel("Through a lens", "lens", folded=True) as p:
-        if not p.open:
-            return
-        name = fields.segments(
-            "Lens", list(LENSES), "lens", next(iter(LENSES)), format_func=lambda name: f"{name.capitalize()} lens"
-        )
-        lens = _made(look, name) if hasattr(LENSES[name], "fit") else {}
-        if lens is None:
-            return
-        tokens = code.assign("tokens", logit_lens.lens_tokens, code.seen(look), 0, **lens)
-        table = code.value_of(tokens)
-        asked = look.batch.loss_mask[0].nonzero()[:, 0].tolist()
-        verdict = by_place.named_from(table, asked)
-        p.show(
-            code.call(figures.lens_map, tokens), {"tokens": tokens}, f"{table.caption} {SAYS[name]}", verdict=verdict
-        )
+    name = fields.segments(
+        "Lens", list(LENSES), "lens", next(iter(LENSES)), format_func=lambda name: f"{name.capitalize()} lens"
+    )
+    lens = _made(look, name) if hasattr(LENSES[name], "fit") else {}
+    if lens is None:
+        return
+    tokens = code.assign("tokens", logit_lens.lens_tokens, code.seen(look), 0, **lens)
+    table = code.value_of(tokens)
+    asked = look.batch.loss_mask[0].nonzero()[:, 0].tolist()
+    verdict = by_place.named_from(table, asked)
+    p.show(code.call(figures.lens_map, tokens), {"tokens": tokens}, f"{table.caption} {SAYS[name]}", verdict=verdict)
 
 
 def _made(look: Look, name: str) -> dict[str, Symbol] | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from html import escape
-from typing import Any, TypeAlias
+from typing import Any, Concatenate, ParamSpec, TypeAlias
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -17,9 +18,8 @@ from workbench.app.config_in_words import plain
 from workbench.app.fields.url import memory
 from workbench.app.fields.widgets import fold, settings
 from workbench.app.panels import code
-from workbench.app.panels.clicks import clickable
+from workbench.app.panels.clicks import clickable, film
 from workbench.app.panels.code import Symbol
-from workbench.app.panels.film import film
 from workbench.app.panels.questions import numbered, numbers
 from workbench.figures import Drawing
 from workbench.figures.style import in_one_line
@@ -73,7 +73,7 @@ class Panel:
             place: where the figure goes; by default below what is there.
             under: where the caption goes; by default below the figure.
             clicks: of a drawing: the callbacks for its cells, tokens and edges (see `panels.clicks`); of one through
-                training: the frame that is shown first (see `panels.film`).
+                training: the frame that is shown first (see `panels.clicks.film`).
         """
         drawn: Figure = code.value_of(figure)
         first = f"**{plain(verdict)}**" if verdict else ""
@@ -130,7 +130,14 @@ class Panel:
             row.download_button("CSV", table, f"{stem}.csv", "text/csv", key=f"{stem}-csv", **ignored)
             row.download_button("JSON", everything, f"{stem}.json", "application/json", key=f"{stem}-json", **ignored)
         if row.button("Pin as evidence", icon=":material/push_pin:", key=f"{stem}-pin"):
-            _pin(self.title, says, figure, lines, numbers)
+            try:
+                trouble = evidence.pin(self.title, says, figure, lines, numbers)
+            except ValueError as error:
+                st.toast(plain(str(error)), icon=":material/error:")
+                return
+            if trouble is not None:
+                st.toast(plain(trouble), icon=":material/error:")
+            st.rerun()  # the sidebar shows it
 
 
 def _without_title(figure: go.Figure) -> tuple[go.Figure, str, str]:
@@ -145,20 +152,26 @@ def _without_title(figure: go.Figure) -> tuple[go.Figure, str, str]:
     return bare, words, in_one_line(title.subtitle.text or "")
 
 
-def _pin(title: str, says: str, figure: Figure, lines: str, numbers: dict[str, Measurement]) -> None:
-    """Pin the figure, and show it in the sidebar; or say why not."""
-    try:
-        trouble = evidence.pin(title, says, figure, lines, numbers)
-    except ValueError as error:
-        st.toast(plain(str(error)), icon=":material/error:")
-        return
-    if trouble is not None:
-        st.toast(plain(trouble), icon=":material/error:")
-    st.rerun()
-
-
 ABOVE = 22  # pixels above a plot without a title, where a line of the plot may be named
 UNFOLD = "unfold"  # the field that opens every panel
+
+
+P = ParamSpec("P")
+
+
+def folded(title: str, key: str) -> Callable[[Callable[Concatenate[Panel, P], None]], Callable[P, None]]:
+    """A folded panel that the decorated function fills: it is called, with the panel first, only while that is open."""
+
+    def decorate(fill: Callable[Concatenate[Panel, P], None]) -> Callable[P, None]:
+        @wraps(fill)
+        def inside(*args: P.args, **kwargs: P.kwargs) -> None:
+            with panel(title, key, folded=True) as p:
+                if p.open:
+                    fill(p, *args, **kwargs)
+
+        return inside
+
+    return decorate
 
 
 @contextmanager

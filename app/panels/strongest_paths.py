@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import streamlit as st
 
@@ -66,7 +65,8 @@ def show(look: Look, head: Head, beside: Opened | None) -> None:
         first, second, third, fourth = st.columns([2, 2.8, 5, 1.7], vertical_alignment="bottom")
         query = position_in("From position", len(words), "position", default_position(look, len(words)), first)
         to = position_in("To position", len(words), "hops_to", None, second, every="furthest ancestor")
-        through = choose_through(beside, third)
+        options = [LAYER, LAYERS] + ([] if beside is None else [OTHER])
+        through = fields.segments("Through", options, "hops_through", LAYER, third)
         most = fields.number("Paths", 1, MOST, "hops_most", 3, fourth)
         assert query is not None
         key = furthest(look.seen, query, head) if to is None else to
@@ -85,11 +85,6 @@ def show(look: Look, head: Head, beside: Opened | None) -> None:
         rows = table(value_of(paths.found), words, value_of(seen).subject.name)
         verdict = strongest_path(value_of(paths.found)[0])
         p.show(code.call(draw, paths.found, names, paths.title, subtitle), {"paths": rows}, SAYS, verdict=verdict)
-
-
-def choose_through(beside: Opened | None, place: Any) -> str:
-    options = [LAYER, LAYERS] + ([] if beside is None else [OTHER])
-    return fields.segments("Through", options, "hops_through", LAYER, place)
 
 
 def furthest(seen: Capture, query: int, head: Head) -> int:

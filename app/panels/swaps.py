@@ -13,7 +13,7 @@ from workbench.app.fields import widgets as fields
 from workbench.app.panels import code
 from workbench.app.panels.cell import default_position
 from workbench.app.panels.code import Symbol
-from workbench.app.panels.panel import panel
+from workbench.app.panels.panel import Panel, folded
 from workbench.app.state import Look
 from workbench.instruments.residual import projection
 from workbench.interventions import Places, swap
@@ -28,34 +28,30 @@ HINT = "Which random sequence of the task, on the test side of its split"
 
 
 @url.fragment
-def swapped(look: Look) -> None:
+@folded("This input's residual in another run", "swap")
+def swapped(p: Panel, look: Look) -> None:
     """Put the residual of one position of this input into another run, and read what that answers."""
-    with panel("This input's residual in another run", "swap", folded=True) as p:
-        if not p.open:
-            return
-        subject, config = look.opened.subject, look.opened.model.config
-        n_rows = len(projection.from_embedding(subject)) ** 2 * (1 + N_RANDOM)
-        if 2.0 * n_rows * look.batch.tokens.shape[1] * config.n_parameters > MOST:
-            st.info("Swaps at all pairs of layers take too long here for so large a model: name `points` in Python.")
-            return
-        row = st.container(horizontal=True, vertical_alignment="bottom")
-        which = fields.segments("Put into", list(TARGETS), "swap_into", "another", row, TARGETS.__getitem__)
-        source = code.seen(look).batch.tokens[0]
-        target = source if which == "same" else _another(look, row)
-        places = _places(look, code.value_of(target), row)
-        try:
-            m = _measured(look, source, target, places)
-        except ValueError as error:
-            st.info(plain(str(error)))
-            return
-        found: Measurement = code.value_of(m)
-        p.show(code.call(figures.swap, m), {"swap": m}, found.caption, verdict=by_place.swapped(found))
-
-
-def _another(look: Look, row: Any) -> Symbol:
-    seed = int(fields.number("Sequence", 0, LAST, "swap_seed", 0, row, help=HINT))
-    drawn = code.call(generator, seed, "target")
-    return code.named("target", code.task(look.opened).sample(1, drawn, split="test").tokens[0])
+    subject, config = look.opened.subject, look.opened.model.config
+    n_rows = len(projection.from_embedding(subject)) ** 2 * (1 + N_RANDOM)
+    if 2.0 * n_rows * look.batch.tokens.shape[1] * config.n_parameters > MOST:
+        st.info("Swaps at all pairs of layers take too long here for so large a model: name `points` in Python.")
+        return
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    which = fields.segments("Put into", list(TARGETS), "swap_into", "another", row, TARGETS.__getitem__)
+    source = code.seen(look).batch.tokens[0]
+    target = source
+    if which == "another":
+        seed = int(fields.number("Sequence", 0, LAST, "swap_seed", 0, row, help=HINT))
+        drawn = code.call(generator, seed, "target")
+        target = code.named("target", code.task(look.opened).sample(1, drawn, split="test").tokens[0])
+    places = _places(look, code.value_of(target), row)
+    try:
+        m = _measured(look, source, target, places)
+    except ValueError as error:
+        st.info(plain(str(error)))
+        return
+    found: Measurement = code.value_of(m)
+    p.show(code.call(figures.swap, m), {"swap": m}, found.caption, verdict=by_place.swapped(found))
 
 
 def _places(look: Look, target: Any, row: Any) -> Places:

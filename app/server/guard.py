@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 OF_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
-HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::\d+)?")  # an IPv6 address, or a name
+HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::\d+)?")  # an IPv6 address or a name, and the port
 TOKEN = "token"
 MOST_PAGES = 100
 """Pages open at once without the token: each holds four descriptors, of about 1,000 that a process may have."""
@@ -57,8 +57,8 @@ class Door:
     def refusal(self, headers: Headers) -> str | None:
         """Why a request with these headers is refused, in one line; None if it is answered."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
-        name = _name(hosts[0]) if len(hosts) == 1 else ""
-        if name not in self.names:
+        match = HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
+        if match is None or (match[1] or match[2]).lower() not in self.names:
             return f"this server answers to {', '.join(sorted(self.names))}; others are given by `--host NAME`"
         if any(urlsplit(origin).netloc.lower() != hosts[0].lower() for origin in origins):
             return "this server answers only pages of its own"
@@ -67,12 +67,6 @@ class Door:
     def knows(self, given: str | None) -> bool:
         """Whether this is the token."""
         return given is not None and compare_digest(given.encode(), self.token.encode())
-
-
-def _name(host: str) -> str:
-    """The name in a Host header, without port and brackets; empty if the header is not a valid host."""
-    match = HOST.fullmatch(host)
-    return (match[1] or match[2]).lower() if match else ""
 
 
 class Guard:

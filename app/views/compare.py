@@ -17,7 +17,7 @@ from workbench.app.panels import code
 from workbench.app.panels.canvas import choose_focus, focus_on, numbers
 from workbench.app.panels.comparison import compared, pair, show, why_not
 from workbench.app.panels.head_grid import choose_head
-from workbench.app.panels.panel import Panel, panel
+from workbench.app.panels.panel import Panel, folded, panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import WIDEST, right_at
 from workbench.inspection.layer_similarity import layer_similarity
@@ -76,32 +76,30 @@ def _table(sides: Sides, differences: pd.DataFrame) -> None:
 
 
 @url.fragment
-def canvases(sides: Sides) -> None:
-    with panel("This input in A and in B", "compare-canvas", folded=True) as p:
-        if not p.open:
-            return
-        first, second = sides.looks
-        which_at, basis_at, from_at, focus_at = st.columns([3.2, 2.6, 2.4, 2.6], vertical_alignment="bottom")
-        with which_at:
-            which = choose_matrix(first, second)
-        basis = fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", basis_at)
-        threshold = fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, from_at, format="percent")
-        sizes = [len(projection.sequence(look.seen, 0)) for look in sides.looks]
-        query = choose_focus(min(sizes), focus_at)
-        start = first_drawn(max(sizes))
-        heads = {}
-        for name, key, look, n_pos in zip("AB", ("head", "head2"), sides.looks, sizes, strict=True):
-            st.markdown(f"#### {name}")
-            heads[name] = layer, head = choose_head(look, key)
-            settings = {"layer": layer, "head": head, "which": which, "basis": basis, "threshold": threshold}
-            settings |= {"start": min(start, max(0, n_pos - WIDEST)), "query": query}
-            _canvas(p, name, look, settings)
-        if not sides.one_input:
-            st.info("A and B read different tokens, so their attention and their cells are not subtracted.")
-            return
-        st.markdown("#### The difference")
-        _attention(p, sides, (heads["A"], heads["B"]), which, start)
-        _cells(p, sides, basis, start)
+@folded("This input in A and in B", "compare-canvas")
+def canvases(p: Panel, sides: Sides) -> None:
+    first, second = sides.looks
+    which_at, basis_at, from_at, focus_at = st.columns([3.2, 2.6, 2.4, 2.6], vertical_alignment="bottom")
+    with which_at:
+        which = choose_matrix(first, second)
+    basis = fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", basis_at)
+    threshold = fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, from_at, format="percent")
+    sizes = [len(projection.sequence(look.seen, 0)) for look in sides.looks]
+    query = choose_focus(min(sizes), focus_at)
+    start = first_drawn(max(sizes))
+    heads = {}
+    for name, key, look, n_pos in zip("AB", ("head", "head2"), sides.looks, sizes, strict=True):
+        st.markdown(f"#### {name}")
+        heads[name] = layer, head = choose_head(look, key)
+        settings = {"layer": layer, "head": head, "which": which, "basis": basis, "threshold": threshold}
+        settings |= {"start": min(start, max(0, n_pos - WIDEST)), "query": query}
+        _canvas(p, name, look, settings)
+    if not sides.one_input:
+        st.info("A and B read different tokens, so their attention and their cells are not subtracted.")
+        return
+    st.markdown("#### The difference")
+    _attention(p, sides, (heads["A"], heads["B"]), which, start)
+    _cells(p, sides, basis, start)
 
 
 def _canvas(p: Panel, name: str, look: Look, settings: dict[str, Any]) -> None:
@@ -147,47 +145,43 @@ def _cells(p: Panel, sides: Sides, basis: str, start: int) -> None:
 
 
 @url.fragment
-def lenses(sides: Sides) -> None:
-    with panel("What each layer already predicts", "compare-lens", folded=True) as p:
-        if not p.open:
-            return
-        vocabularies = {look.opened.subject.task.vocabulary for look in sides.looks}
-        options = OWN | (BETWEEN if len(vocabularies) == 1 and not sides.one_model else {})
-        what = choose("Through the logit lens", list(options), "compare_lens", "logit_lens", options.__getitem__)
-        picture = st.container()
-        if what in BETWEEN:
-            with picture:
-                _between(p, sides, what)
-            return
-        where = {"against": "target"} if what == "lens_agreement" else {}
+@folded("What each layer already predicts", "compare-lens")
+def lenses(p: Panel, sides: Sides) -> None:
+    vocabularies = {look.opened.subject.task.vocabulary for look in sides.looks}
+    options = OWN | (BETWEEN if len(vocabularies) == 1 and not sides.one_model else {})
+    what = choose("Through the logit lens", list(options), "compare_lens", "logit_lens", options.__getitem__)
+    picture = st.container()
+    if what in BETWEEN:
         with picture:
-            says = "Each residual is decoded by its own model's final norm and unembedding, at scored positions: "
-            says += f"{OWN[what]}. The lens does not see what a layer holds in another basis. The difference is of "
-            show(p, sides, pair(sides, what, **where), f"{says}layers that both have. {one_run(sides)}")
+            _between(p, sides, what)
+        return
+    where = {"against": "target"} if what == "lens_agreement" else {}
+    with picture:
+        says = "Each residual is decoded by its own model's final norm and unembedding, at scored positions: "
+        says += f"{OWN[what]}. The lens does not see what a layer holds in another basis. The difference is of "
+        show(p, sides, pair(sides, what, **where), f"{says}layers that both have. {one_run(sides)}")
 
 
 @url.fragment
-def similarity(sides: Sides) -> None:
-    with panel("How alike their layers are", "compare-similarity", folded=True) as p:
-        if not p.open:
-            return
-        first, second = (look.opened for look in sides.looks)
-        if first.subject.task.vocabulary != second.subject.task.vocabulary:
-            st.info("A and B know different tokens, so they cannot read the same sequences.")
-            return
-        how = {"n": sides.n, "seed": 0, "step": first.step, "second_step": second.step}
-        both = code.assign(
-            "both",
-            layer_similarity,
-            code.run(first),
-            code.run(second, "_b"),
-            **how,
-            computed_by=lambda run, run_b, **how: _similarity((*first.key, *second.key), how, run, run_b),
-        )
-        alike: Measurement = code.value_of(both[0])
-        figure = code.call(figures.layer_similarity, both[0], both[1])
-        numbers = {"similarity": both[0], "shuffled": both[1]}
-        p.show(figure, numbers, f"{alike.caption} {one_run(sides)}", verdict=by_place.extremes(alike))
+@folded("How alike their layers are", "compare-similarity")
+def similarity(p: Panel, sides: Sides) -> None:
+    first, second = (look.opened for look in sides.looks)
+    if first.subject.task.vocabulary != second.subject.task.vocabulary:
+        st.info("A and B know different tokens, so they cannot read the same sequences.")
+        return
+    how = {"n": sides.n, "seed": 0, "step": first.step, "second_step": second.step}
+    both = code.assign(
+        "both",
+        layer_similarity,
+        code.run(first),
+        code.run(second, "_b"),
+        **how,
+        computed_by=lambda run, run_b, **how: _similarity((*first.key, *second.key), how, run, run_b),
+    )
+    alike: Measurement = code.value_of(both[0])
+    figure = code.call(figures.layer_similarity, both[0], both[1])
+    numbers = {"similarity": both[0], "shuffled": both[1]}
+    p.show(figure, numbers, f"{alike.caption} {one_run(sides)}", verdict=by_place.extremes(alike))
 
 
 @st.cache_data(show_spinner="Running both models …", max_entries=64)
@@ -227,36 +221,32 @@ def entropy(sides: Sides) -> None:
 
 
 @url.fragment
-def mechanisms(sides: Sides) -> None:
-    with panel("How often each mechanism's claim holds", "compare-mechanisms", folded=True) as p:
-        if not p.open:
-            return
-        shared = [name for name in MECHANISMS if why_not(sides, name) is None]
-        if not shared:
-            st.info("No claim about a mechanism can be tested on both: choose runs of a task that has some.")
-            return
-        words = {name: pair(sides, name).values[0].name for name in shared}
-        name = choose("Claim", shared, "compare_claim", shared[0], words.__getitem__)
-        picture = st.container()
-        with picture:
-            both = pair(sides, name)
-            whose = "Each side is read at its own head with the most attention on the task's graph. "
-            whose = whose if both.of_best_head else ""
-            show(p, sides, both, f"{both.values[0].caption} {whose}{one_run(sides)}", by_condition=True)
+@folded("How often each mechanism's claim holds", "compare-mechanisms")
+def mechanisms(p: Panel, sides: Sides) -> None:
+    shared = [name for name in MECHANISMS if why_not(sides, name) is None]
+    if not shared:
+        st.info("No claim about a mechanism can be tested on both: choose runs of a task that has some.")
+        return
+    words = {name: pair(sides, name).values[0].name for name in shared}
+    name = choose("Claim", shared, "compare_claim", shared[0], words.__getitem__)
+    picture = st.container()
+    with picture:
+        both = pair(sides, name)
+        whose = "Each side is read at its own head with the most attention on the task's graph. "
+        whose = whose if both.of_best_head else ""
+        show(p, sides, both, f"{both.values[0].caption} {whose}{one_run(sides)}", by_condition=True)
 
 
 @url.fragment
-def accuracy(sides: Sides) -> None:
-    with panel("Right answers by condition", "compare-accuracy", folded=True) as p:
-        if not p.open:
-            return
-        both = pair(sides, "accuracy")
-        dim, dim_b = (measured.dims[0] for measured in both.values)
-        if dim != dim_b:
-            st.info(f"A's answers are grouped by {dim}, B's by {dim_b}, so there is nothing to subtract.")
-            return
-        says = "Each answer is computed with the true tokens before it."
-        show(p, sides, both, f"{both.values[0].caption} {says} {one_run(sides)}")
+@folded("Right answers by condition", "compare-accuracy")
+def accuracy(p: Panel, sides: Sides) -> None:
+    both = pair(sides, "accuracy")
+    dim, dim_b = (measured.dims[0] for measured in both.values)
+    if dim != dim_b:
+        st.info(f"A's answers are grouped by {dim}, B's by {dim_b}, so there is nothing to subtract.")
+        return
+    says = "Each answer is computed with the true tokens before it."
+    show(p, sides, both, f"{both.values[0].caption} {says} {one_run(sides)}")
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.held_out import HeldOut, held_out, settings_of
 from workbench.app.panels.many_sequences import many_sequences
-from workbench.app.panels.panel import panel
+from workbench.app.panels.panel import Panel, folded, panel
 from workbench.app.state import Look, current
 from workbench.inspection.over_training import Timeline, follow
 from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
@@ -142,19 +142,17 @@ def _verdict(chosen: Chosen, held: Symbol, mean: Measurement) -> tuple[str | Non
     return (None, "", True) if judged is None else (of_layers(judged), dominated(judged), judged.in_some)
 
 
-def distribution(chosen: Chosen) -> None:
-    with panel("Distribution over held-out sequences", "entropy-distribution", folded=True) as p:
-        if not p.open:
-            return
-        each = chosen.held[chosen.name].examples
-        examples = {chosen.look.opened.name: each}
-        p.show(
-            code.call(figures.distributions_by_layer, examples, {}, {"this input": chosen.one})[0],
-            {"held-out": each, "this-input": chosen.one},
-            "How the sequences differ at each layer: smoothed densities between the lowest and the highest sequence. "
-            "The mark is this input. Different lengths of the sequences alone can widen a density.",
-            verdict=by_place.widest_spread(code.value_of(each)),
-        )
+@folded("Distribution over held-out sequences", "entropy-distribution")
+def distribution(p: Panel, chosen: Chosen) -> None:
+    each = chosen.held[chosen.name].examples
+    examples = {chosen.look.opened.name: each}
+    p.show(
+        code.call(figures.distributions_by_layer, examples, {}, {"this input": chosen.one})[0],
+        {"held-out": each, "this-input": chosen.one},
+        "How the sequences differ at each layer: smoothed densities between the lowest and the highest sequence. "
+        "The mark is this input. Different lengths of the sequences alone can widen a density.",
+        verdict=by_place.widest_spread(code.value_of(each)),
+    )
 
 
 @url.fragment
@@ -192,28 +190,26 @@ def overlaid(chosen: Chosen) -> None:
         )
 
 
-def conditions(chosen: Chosen) -> None:
-    with panel("By condition", "entropy-conditions", folded=True) as p:
-        if not p.open:
-            return
-        held = chosen.held
-        grouping = conditions_as_groups(code.value_of(held).sample.conditions)
-        if grouping is None:
-            st.info(
-                "This task is tested under one condition only. For tasks that are tested at several lengths or numbers "
-                "of operations, such as sorting, this panel shows each condition."
-            )
-            return
-        dim, _ = grouping
-        groups = code.named("group_of_each", code.call(conditions_as_groups, held.sample.conditions)[1])
-        grouped = code.assign("grouped", by_group, held[chosen.name].examples, groups, dim)
-        p.show(
-            code.call(figures.by_layer_and_group, {chosen.look.opened.name: grouped}, {})[0],
-            {"by-condition": grouped},
-            "The same sequences, grouped by the condition under which they were drawn. Longer sequences can spread "
-            "over more directions, trained or not: a rise alone does not show that anything was learnt.",
-            verdict=by_place.extremes(code.value_of(grouped)),
+@folded("By condition", "entropy-conditions")
+def conditions(p: Panel, chosen: Chosen) -> None:
+    held = chosen.held
+    grouping = conditions_as_groups(code.value_of(held).sample.conditions)
+    if grouping is None:
+        st.info(
+            "This task is tested under one condition only. For tasks that are tested at several lengths or numbers "
+            "of operations, such as sorting, this panel shows each condition."
         )
+        return
+    dim, _ = grouping
+    groups = code.named("group_of_each", code.call(conditions_as_groups, held.sample.conditions)[1])
+    grouped = code.assign("grouped", by_group, held[chosen.name].examples, groups, dim)
+    p.show(
+        code.call(figures.by_layer_and_group, {chosen.look.opened.name: grouped}, {})[0],
+        {"by-condition": grouped},
+        "The same sequences, grouped by the condition under which they were drawn. Longer sequences can spread "
+        "over more directions, trained or not: a rise alone does not show that anything was learnt.",
+        verdict=by_place.extremes(code.value_of(grouped)),
+    )
 
 
 @url.fragment

@@ -21,7 +21,7 @@ from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.head_grid import choose_head
 from workbench.app.panels.held_out import HeldOut, held_out, measured_beside
 from workbench.app.panels.measuring import awaited
-from workbench.app.panels.panel import panel
+from workbench.app.panels.panel import Panel, folded, panel
 from workbench.app.state import Look, Opened, current
 from workbench.figures.hop_by_hop import far_query
 from workbench.inspection import MOST_HOPS
@@ -68,21 +68,19 @@ def hops(look: Look) -> None:
 
 
 @url.fragment
-def ladder(look: Look, head: Head, beside: Opened | None, start: int) -> None:
+@folded("Hop ladder of this head: every query", "hops")
+def ladder(p: Panel, look: Look, head: Head, beside: Opened | None, start: int) -> None:
     """The pattern and its powers for all queries at once, and the rollout of the other run."""
-    with panel("Hop ladder of this head: every query", "hops", folded=True) as p:
-        if not p.open:
-            return
-        seen, default = code.seen(look), max(2, min(4, n_hops(look)))
-        powers = fields.slide("Powers of A up to", 2, MOST_HOPS, "hops_powers", default, place=st.columns([1, 3])[0])
-        gold = code.assign("gold", attention_graph.gold_edges, seen, 0)
-        matrices = code.assign("matrices", attention_graph.matrices, seen, 0, *head, n_hops=powers)
-        deep = None
-        if beside is not None:
-            deep = code.assign("deep", rollout.matrices, other_run.seen_by(beside, look), 0)
-        figure = code.call(figures.hop_matrices, matrices, deep, gold, start=start)
-        verdict = by_place.by_hop(value_of(matrices), value_of(gold))
-        p.show(figure, {"head": matrices} | ({} if deep is None else {"rollout": deep}), SAYS, verdict=verdict)
+    seen, default = code.seen(look), max(2, min(4, n_hops(look)))
+    powers = fields.slide("Powers of A up to", 2, MOST_HOPS, "hops_powers", default, place=st.columns([1, 3])[0])
+    gold = code.assign("gold", attention_graph.gold_edges, seen, 0)
+    matrices = code.assign("matrices", attention_graph.matrices, seen, 0, *head, n_hops=powers)
+    deep = None
+    if beside is not None:
+        deep = code.assign("deep", rollout.matrices, other_run.seen_by(beside, look), 0)
+    figure = code.call(figures.hop_matrices, matrices, deep, gold, start=start)
+    verdict = by_place.by_hop(value_of(matrices), value_of(gold))
+    p.show(figure, {"head": matrices} | ({} if deep is None else {"rollout": deep}), SAYS, verdict=verdict)
 
 
 def follow(look: Look) -> tuple[Head, Opened | None, int, Any]:

@@ -17,7 +17,6 @@ from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import keep, listed
 from workbench.app.panels import cards, code, demo_form, how_it_works, questions
-from workbench.app.panels.code import Symbol
 from workbench.app.panels.panel import panel
 from workbench.inspection.learning_curves import learning_curves
 from workbench.judgement.words.by_place import last_values
@@ -37,11 +36,17 @@ def overview() -> None:
     rows, damaged = [], list(problems)
     for run in runs:
         try:
-            rows.append({**_row(str(run.path), _signature(run), run), "status": _status(run)})
+            how_far = "training" if demo_form.trains(run.path) else status(run)
+            how_far = how_far if run.config.steps else "not trained"
+            rows.append({**_row(str(run.path), _signature(run), run), "status": how_far})
         except ValueError as error:
             damaged.append(str(error))
     if not rows:
-        welcome()
+        st.markdown(
+            f"{WHAT_THIS_IS}"
+            "There is no run in this folder yet. Train one below (the form says about how long it takes), or on the "
+            "command line."
+        )
     else:
         accuracies = {row["name"]: row["accuracy"] for row in rows}
         first = state.first(runs)
@@ -77,14 +82,6 @@ def begin(runs: list[cards.Measured]) -> None:
             questions.links([run for run, _ in runs])
     chosen = st.session_state.get("run")
     cards.show(sorted(runs, key=lambda one: one[0].name != chosen))
-
-
-def welcome() -> None:
-    st.markdown(
-        f"{WHAT_THIS_IS}"
-        "There is no run in this folder yet. Train one below (the form says about how long it takes), or on the "
-        "command line."
-    )
 
 
 @url.fragment
@@ -192,7 +189,7 @@ def links(chosen: list[Run]) -> None:
 def curves(chosen: list[Run]) -> None:
     with panel("Learning curves", "curves") as p:
         log = fields.toggle("Logarithmic steps", "curves_log")
-        drawn = {run.name: logged(run) for run in chosen[:MOST_CURVES]}
+        drawn = {run.name: code.call(learning_curves, code.loaded(run)) for run in chosen[:MOST_CURVES]}
         untrained = [name for name, curves in drawn.items() if not code.value_of(curves)]
         drawn = {name: curves for name, curves in drawn.items() if name not in untrained}
         if not drawn:
@@ -210,11 +207,6 @@ def curves(chosen: list[Run]) -> None:
         each = {f"{name} {what}": curve for name, own in code.value_of(drawn).items() for what, curve in own.items()}
         accuracy = {name: own["accuracy"] for name, own in code.value_of(drawn).items() if "accuracy" in own}
         p.show(code.call(figures.learning_curves, drawn, log=log), each, says, verdict=last_values(accuracy))
-
-
-def logged(run: Run) -> Symbol:
-    """A run's learning curves, by their names."""
-    return code.call(learning_curves, code.loaded(run))
 
 
 def _signature(run: Run) -> tuple[int, ...]:
@@ -242,12 +234,6 @@ def _row(path: str, signature: tuple[int, ...], _run: Run) -> Row:
         "history": history[::-1][::every][::-1] if history else None,
         "seed": config.seed,
     }
-
-
-def _status(run: Run) -> str:
-    if run.config.steps == 0:
-        return "not trained"
-    return "training" if demo_form.trains(run.path) else status(run)
 
 
 overview()

@@ -13,13 +13,13 @@ from workbench import figures
 from workbench.app.config_in_words import plain
 from workbench.app.fields import url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.probe_question import Question, When, best_point, choose_question, when_to_fit
+from workbench.app.fields.probe_question import Question, When, choose_question, most_gained, when_to_fit
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.measuring import awaited
-from workbench.app.panels.panel import panel
+from workbench.app.panels.panel import Panel, folded, panel
 from workbench.app.state import Look, Opened, current
 from workbench.figures.probes import positions_in_words
 from workbench.interventions import point_in_words
@@ -147,10 +147,12 @@ def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[P
         left, right = st.columns([3, 3], width=640)
         measured: Measurement = code.value_of(accuracies).select(label=question.label)
         points = list(measured.coords["point"])
-        point = choose("Decoded from", points, "probe_point", best_point(measured), point_in_words, left)
+        best = most_gained(measured, "point")
+        point = choose("Decoded from", points, "probe_point", best, point_in_words, left)
         at = Place(point, None)
         if "place" in measured.dims:
-            places = [name for name in measured.coords["place"] if _told_apart(measured.select(place=name))]
+            trained = {name: measured.select(place=name, condition="trained") for name in measured.coords["place"]}
+            places = [name for name, own in trained.items() if not np.isnan(own.values).all()]  # where it can be fitted
             at = Place(point, choose("Where", places, "probe_place", places[0], positions_in_words, right))
         own = accuracies.select(label=question.label, point=point, **at.selection)
         worth = judge(code.value_of(own))
@@ -167,38 +169,31 @@ def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[P
     return at, worth
 
 
-def _told_apart(measured: Measurement) -> bool:
-    """Whether the probe could be fitted at this kind of position."""
-    return not np.isnan(measured.select(condition="trained").values).all()
-
-
-def _used(look: Look, question: Question, at: Place, worth: Decodable) -> None:
-    with panel("Is it used?", "probe-use", folded=True) as p:
-        if not p.open:
+@folded("Is it used?", "probe-use")
+def _used(p: Panel, look: Look, question: Question, at: Place, worth: Decodable) -> None:
+    left, right = st.columns([3, 3], vertical_alignment="bottom", width=640)
+    how = choose("What is done to it", list(EDITS), "probe_how", "interchange", HOW.__getitem__, left)
+    if fields.pressed("Run the causal test on held-out sequences", "probe_causal", right):
+        try:
+            uses = _uses(look.opened, question, at, how, worth)
+        except ValueError as error:
+            st.error(plain(str(error)))
             return
-        left, right = st.columns([3, 3], vertical_alignment="bottom", width=640)
-        how = choose("What is done to it", list(EDITS), "probe_how", "interchange", HOW.__getitem__, left)
-        if fields.pressed("Run the causal test on held-out sequences", "probe_causal", right):
-            try:
-                uses = _uses(look.opened, question, at, how, worth)
-            except ValueError as error:
-                st.error(plain(str(error)))
-                return
-            name, use = next(iter(code.value_of(uses).items()))
-            st.markdown(f"**{plain(capitalised(use.verdict()))}.**")
-            if not use.rank:
-                return
-            p.show(
-                code.call(figures.probe_use, uses[name].effect),
-                {"effect": use.effect, "excess": use.excess, "sizes": use.sizes}
-                | ({} if use.nulls is None else {"nulls": use.nulls}),
-                use.effect.caption,
-            )
-        st.caption(
-            "The directions in which the label can be read are found on other sequences, and what lies in them is "
-            "changed inside the model. If the model reads the label there, its answers change, more than by an equally "
-            "large edit in other directions, and by more than in re-initialised models or models with shuffled weights."
+        name, use = next(iter(code.value_of(uses).items()))
+        st.markdown(f"**{plain(capitalised(use.verdict()))}.**")
+        if not use.rank:
+            return
+        p.show(
+            code.call(figures.probe_use, uses[name].effect),
+            {"effect": use.effect, "excess": use.excess, "sizes": use.sizes}
+            | ({} if use.nulls is None else {"nulls": use.nulls}),
+            use.effect.caption,
         )
+    st.caption(
+        "The directions in which the label can be read are found on other sequences, and what lies in them is "
+        "changed inside the model. If the model reads the label there, its answers change, more than by an equally "
+        "large edit in other directions, and by more than in re-initialised models or models with shuffled weights."
+    )
 
 
 def _uses(opened: Opened, question: Question, at: Place, how: str, worth: Decodable) -> Symbol:

@@ -13,7 +13,7 @@ from workbench.app.panels import code
 from workbench.app.panels.canvas import every_layer
 from workbench.app.panels.components import components
 from workbench.app.panels.lenses import through_a_lens
-from workbench.app.panels.panel import panel
+from workbench.app.panels.panel import Panel, folded, panel
 from workbench.app.panels.swaps import swapped
 from workbench.app.state import Look, current
 from workbench.figures.token_page import answer_rows
@@ -61,33 +61,29 @@ def maps(look: Look) -> None:
 
 
 @url.fragment
-def over_layers(look: Look, position: int, reading: dict[str, Any]) -> None:
+@folded("Over the layers at this position", "trajectory")
+def over_layers(p: Panel, look: Look, position: int, reading: dict[str, Any]) -> None:
     """How the tokens at one position rise and fall from layer to layer."""
-    with panel("Over the layers at this position", "trajectory", folded=True) as p:
-        if not p.open:
-            return
-        follow = ranks if fields.toggle("By rank among all tokens", "by_rank") else trajectory
-        path = code.assign("path", follow, code.seen(look), 0, position, **reading)
-        says = "A change from one point to the next was written by attention (at mid) or by the MLP (at post); "
-        says += "behind the final norm it is also rescaled."
-        figure = code.call(figures.token_trajectory, path)
-        verdict = by_place.leads(code.value_of(path))
-        p.show(figure, {"trajectory": path}, f"{code.value_of(path).caption} {says}", verdict=verdict)
+    follow = ranks if fields.toggle("By rank among all tokens", "by_rank") else trajectory
+    path = code.assign("path", follow, code.seen(look), 0, position, **reading)
+    says = "A change from one point to the next was written by attention (at mid) or by the MLP (at post); "
+    says += "behind the final norm it is also rescaled."
+    figure = code.call(figures.token_trajectory, path)
+    verdict = by_place.leads(code.value_of(path))
+    p.show(figure, {"trajectory": path}, f"{code.value_of(path).caption} {says}", verdict=verdict)
 
 
 @url.fragment
-def not_explained(look: Look) -> None:
+@folded("What each basis leaves out", "unexplained")
+def not_explained(p: Panel, look: Look) -> None:
     seen = code.seen(look)
-    with panel("What each basis leaves out", "unexplained", folded=True) as p:
-        if not p.open:
-            return
-        final_norm = fields.toggle("After the final norm", "unexplained_norm")
-        points = code.call(projection.from_embedding, seen.subject)
-        shares = code.call(unexplained.measure, seen, final_norm=final_norm, points=points)
-        mean = code.named("mean", shares.mean("example"))
-        figure = code.call(figures.draw, "unexplained", {look.seen.subject.name: mean}, {}, {})[0]
-        verdict = by_place.extremes(code.value_of(mean))
-        p.show(figure, {"unexplained": mean}, code.value_of(mean).caption, verdict=verdict)
+    final_norm = fields.toggle("After the final norm", "unexplained_norm")
+    points = code.call(projection.from_embedding, seen.subject)
+    shares = code.call(unexplained.measure, seen, final_norm=final_norm, points=points)
+    mean = code.named("mean", shares.mean("example"))
+    figure = code.call(figures.draw, "unexplained", {look.seen.subject.name: mean}, {}, {})[0]
+    verdict = by_place.extremes(code.value_of(mean))
+    p.show(figure, {"unexplained": mean}, code.value_of(mean).caption, verdict=verdict)
 
 
 look = current()

@@ -125,16 +125,11 @@ def walk(look: Look, kept: list[int]) -> None:
                 shortcut=key,
                 help=f"The checkpoint {way} this one",
                 disabled=not 0 <= at + by < len(labels),
-                on_click=go,
-                args=(labels[min(max(at + by, 0), len(labels) - 1)],),
+                on_click=put,  # it moves the sidebar's slider
+                args=("step", labels[min(max(at + by, 0), len(labels) - 1)]),
             )
         where = f"(checkpoint {at + 1} of {len(labels)}). The slider in the sidebar moves it too."
         st.markdown(f"**{in_words(look)}** :gray[{where}]")
-
-
-def go(label: str) -> None:
-    """Move the sidebar's slider."""
-    put("step", label)
 
 
 def in_words(look: Look) -> str:

@@ -15,7 +15,7 @@ from workbench.app.fields.widgets import choose
 from workbench.app.panels import code
 from workbench.app.panels.cell import drawing_and_cell
 from workbench.app.panels.head_grid import choose_head
-from workbench.app.panels.panel import panel
+from workbench.app.panels.panel import Panel, folded, panel
 from workbench.app.state import Look, current
 from workbench.capture import Subject
 from workbench.instruments.weights import composition, token_circuits
@@ -112,13 +112,11 @@ def entry(look: Look, head: tuple[int, int], kind: str, m: Measurement) -> tuple
     return start, end
 
 
-def directions(look: Look, head: tuple[int, int], kind: str) -> None:
+@folded("Its singular vectors", "weights-singular")
+def directions(p: Panel, look: Look, head: tuple[int, int], kind: str) -> None:
     """The singular vectors of the circuit that is shown, on both bases."""
-    with panel("Its singular vectors", "weights-singular", folded=True) as p:
-        if not p.open:
-            return
-        m = code.assign("vectors", token_circuits.singular_vectors, subject(look), *head, kind)
-        p.show(code.call(figures.singular_vectors, m), {"singular-vectors": m}, code.value_of(m).caption)
+    m = code.assign("vectors", token_circuits.singular_vectors, subject(look), *head, kind)
+    p.show(code.call(figures.singular_vectors, m), {"singular-vectors": m}, code.value_of(m).caption)
 
 
 @url.fragment
@@ -128,14 +126,11 @@ def composing(look: Look) -> None:
     with panel("Which heads could compose", "weights-composition", folded=True) as p:
         if not p.open:
             return
-        kind = choose("By the later head's", list(composition.KINDS), "composed_by", "K", _by, st, width=190)
+        by = {"Q": "query", "K": "key", "V": "value"}
+        kind = choose("By the later head's", list(composition.KINDS), "composed_by", "K", by.__getitem__, st, width=190)
         m = code.assign("composed", composition.measure, subject(look))
         figure = code.call(figures.composition_scores, m, kind)
         p.show(figure, {"composition": m}, code.value_of(m).caption)
-
-
-def _by(kind: str) -> str:
-    return {"Q": "query", "K": "key", "V": "value"}[kind]
 
 
 look = current()

@@ -319,10 +319,11 @@ def test_a_click_on_an_edge_fills_the_fields() -> None:
     def script() -> None:
         import streamlit as st
 
-        from workbench.app.fields.edit import from_click
+        from workbench.app.fields.edit import fill
         from workbench.app.fields.widgets import choose
+        from workbench.interventions import CutEdge
 
-        st.button("click", key="click", on_click=from_click, args=(1, 0, 9, 3))
+        st.button("click", key="click", on_click=fill, args=(None, CutEdge(9, 3, layer=1, head=0)))
         standing = 9 if "edit_kind" not in st.session_state else 5
         choose("Query", range(16), "edit_query", standing)
 
