@@ -48,8 +48,7 @@ def clickable(
     """
 
     def call(kind: str, callback: Callable[..., None] | None, **types: Any) -> None:
-        """Call back with the values that the browser sent under these names, if each has its type."""
-        sent = st.session_state[key].get(kind)
+        sent = st.session_state[key].get(kind)  # by the browser, under these names
         values = [sent.get(name) if isinstance(sent, dict) else None for name in types]
         if callback is not None and all(map(isinstance, values, types.values())):
             callback(*values)

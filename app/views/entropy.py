@@ -35,6 +35,7 @@ from workbench.util.words import capitalised
 MOST_RUNS = 6  # as many as there are colours
 FEW = {"anisotropy": "fewer than two tokens", "curvature": "fewer than three tokens", "alpha_req": "too few tokens"}
 COLLAPSED_LOW = ("entropy", "effective_rank")  # the less of it, the fewer directions are used
+EMBEDDING = "The embedding, which no layer has worked on, is not said to collapse."
 MANY_STEPS = 40  # with more checkpoints than this, they are measured on request only
 BY_STEP, BY_LAYER = ALONG = ("the steps", "the layers")
 
@@ -99,11 +100,9 @@ def spectra(look: Look) -> None:
         if chosen.name == "spectrum":
             figure = code.call(figures.spectrum, {mean: of_runs}, {mean: {"this input": one}})[0]
         else:
-            controls = {mean: of_controls} if of_controls else {}
-            figure = code.call(figures.by_layer, drawn, controls)[0]
-        embedding = "The embedding, which no layer has worked on, is not said to collapse." if of_controls else ""
+            figure = code.call(figures.by_layer, drawn, {mean: of_controls} if of_controls else {})[0]
         of_sequences = f"{capitalised(kind)} sequences: {code.value_of(held).sample.in_words}."
-        says = " ".join(filter(None, (dominant, code.value_of(of_runs).caption, embedding, of_sequences)))
+        says = " ".join(filter(None, (dominant, code.value_of(of_runs).caption, of_sequences)))
         p.show(figure, {"this-input": one, "held-out": of_runs} | of_controls, says, verdict=verdict)
         _twin(look)
     if chosen.name == "spectrum":
@@ -139,7 +138,10 @@ def _verdict(chosen: Chosen, held: Symbol, mean: Measurement) -> tuple[str | Non
         return by_place.extremes(mean), "", True
     result = code.value_of(held[chosen.name])
     judged = judgement.judge(mean, result.examples, result.control_draws.get(UNTRAINED))
-    return (None, "", True) if judged is None else (of_layers(judged), dominated(judged), judged.in_some)
+    if judged is None:
+        return None, "", True
+    notes = [dominated(judged), *[EMBEDDING] * bool(judged.models)]
+    return of_layers(judged), " ".join(filter(None, notes)), judged.in_some
 
 
 @folded("Distribution over held-out sequences", "entropy-distribution")

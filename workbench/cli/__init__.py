@@ -8,10 +8,36 @@ import sys
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
 
+from workbench.cli import (
+    bench,
+    check,
+    circuit,
+    compile,
+    data,
+    explore,
+    export,
+    finetune,
+    generate,
+    heads,
+    import_,
+    inspect,
+    list,
+    mcp,
+    new,
+    patch,
+    probe,
+    pull,
+    push,
+    resume,
+    runs,
+    study,
+    sweep,
+    table,
+    train,
+)
 from workbench.cli.output import BAD_INPUT, FAILED, INTERRUPTED, PATH_ERRORS, UNREAD, complain, path_error, warn
 from workbench.cli.parser import Parser, add_command, parse_fields
 from workbench.util.distribution import mixed_up, version
@@ -22,34 +48,31 @@ from workbench.util.progress import interrupted, shown
 __all__ = ["COMMANDS", "main", "parse_fields"]
 
 COMMANDS = {
-    name.rstrip("_"): import_module(f"workbench.cli.{name}")
-    for name in (
-        "train",
-        "resume",
-        "finetune",
-        "sweep",
-        "study",
-        "bench",
-        "compile",
-        "inspect",
-        "probe",
-        "circuit",
-        "patch",
-        "heads",
-        "check",
-        "generate",
-        "explore",
-        "mcp",
-        "data",
-        "export",
-        "import_",  # without the _ it is a keyword
-        "push",
-        "pull",
-        "runs",
-        "table",
-        "list",
-        "new",
-    )
+    "train": train,
+    "resume": resume,
+    "finetune": finetune,
+    "sweep": sweep,
+    "study": study,
+    "bench": bench,
+    "compile": compile,
+    "inspect": inspect,
+    "probe": probe,
+    "circuit": circuit,
+    "patch": patch,
+    "heads": heads,
+    "check": check,
+    "generate": generate,
+    "explore": explore,
+    "mcp": mcp,
+    "data": data,
+    "export": export,
+    "import": import_,
+    "push": push,
+    "pull": pull,
+    "runs": runs,
+    "table": table,
+    "list": list,
+    "new": new,
 }
 """What is typed -> its module: `add(command)` adds it with its options, `run(options, fields)` does it."""
 

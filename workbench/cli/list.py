@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
@@ -85,6 +84,12 @@ def _fields() -> str:
     return "\n".join([*of_run, *of_model, *of_parts])
 
 
+def _compiled() -> str:
+    from workbench.runs.compiled import COMPILED
+
+    return _with_settings(COMPILED)
+
+
 def _instruments() -> str:
     from workbench.instruments import INSTRUMENTS, SETS, WEIGHTS
 
@@ -159,10 +164,7 @@ LISTED: dict[str, tuple[str, Callable[[], str]]] = {
     "tasks": ("what can be learned, with its settings", lambda: _with_settings(KINDS["tasks"].parts)),
     "variants": ("kinds of attention, with their settings", lambda: _with_settings(KINDS["attention"].parts)),
     "objectives": ("terms of the loss, with their settings", lambda: _with_settings(KINDS["objectives"].parts)),
-    "compiled": (
-        "models whose weights are worked out, not learned",
-        lambda: _with_settings(import_module("workbench.runs.compiled").COMPILED),
-    ),
+    "compiled": ("models whose weights are worked out, not learned", _compiled),
     "instruments": ("what can be measured, with its settings", _instruments),
     "mechanisms": (
         "claims about how a task is solved, with their settings",

@@ -164,8 +164,7 @@ def inspect_runs(
             ones are measured.
         only: instruments and mechanisms to measure; by default all that apply.
         settings: those of instruments that are not the default ones: `{"entropy": {"alpha": 2, "centre": True}}`.
-        timeline, circuit: measure every checkpoint too, and draw all over training; find the edges that carry answers.
-        geometry: measure RankMe, LiDAR, DiME and InfoNCE of n sequences together, too.
+        timeline, circuit, geometry: follow every checkpoint; find the edges that carry answers; measure RankMe and kin.
         conditions: the test conditions to measure on, any that the tasks have: `[{"length": 20, "repeats": 4}]`; by
             default all of `task.conditions`.
         basis: a file of named directions (`capture.directions`), on which the residual is projected, too.
