@@ -23,6 +23,7 @@ from workbench.measurement import Measurement
 
 MOST_BROWSERS = 50  # whose pins the server keeps
 LONGEST_INPUT = 20_000  # characters that are kept of it
+SCRIPT = Path(__file__).with_name("cookie.js").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -134,5 +135,4 @@ def remember_browser() -> None:
     """Have the browser keep the token of its own pins, if it has some."""
     if own().pins()[0]:
         value = st.session_state["evidence_token"]
-        script = Path(__file__).with_name("cookie.js").read_text(encoding="utf-8")
-        component("workbench_evidence", script)(data={"name": _cookie(), "value": value}, key="evidence-cookie")
+        component("workbench_evidence", SCRIPT)(data={"name": _cookie(), "value": value}, key="evidence-cookie")

@@ -20,6 +20,7 @@ from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.findings import measured_on
 from workbench.instruments import INSTRUMENTS
 from workbench.interventions import Head
+from workbench.judgement.findings import MeasuredOn
 from workbench.judgement.words.by_place import both_at, differs
 from workbench.judgement.words.findings import conditions_of
 from workbench.measurement import Measurement, by_group
@@ -135,41 +136,41 @@ def show(p: Panel, sides: Sides, both: Pair, says: str, *, by_condition: bool = 
         says: the caption.
         by_condition: draw it over the task's test conditions, if they have an order and it is a single number.
     """
-    sides_of_it, same = (both.first, both.second), both.same_examples
+    examples, same = (both.first, both.second), both.same_examples
     try:
         if by_condition and both.groups is not None and both.values[0].dims == ("example",):
             first, second = both.groups
             dim = value_of(first)[0]
             each = code.named("group_of_each", first[1]), code.named("group_of_each_b", second[1])
-            parts = tuple(zip(sides_of_it, each, strict=True))
+            parts = tuple(zip(examples, each, strict=True))
             runs = {name: code.call(by_group, *one, dim) for name, one in zip(sides.names, parts, strict=True)}
             b_minus_a = code.assign("b_minus_a", difference_by_group, *parts, dim, same_examples=same)
         else:
-            runs = {name: m.mean("example") for name, m in zip(sides.names, sides_of_it, strict=True)}
-            b_minus_a = code.assign("b_minus_a", difference, *sides_of_it, same_examples=same)
+            runs = {name: m.mean("example") for name, m in zip(sides.names, examples, strict=True)}
+            b_minus_a = code.assign("b_minus_a", difference, *examples, same_examples=same)
     except ValueError as error:
         st.info(f"A and B cannot be subtracted here: {plain(str(error))}.")
         return
     verdict = differs(value_of(b_minus_a), [value_of(run) for run in runs.values()])
-    if verdict and not sides.one_model and (conditions := _conditions(sides)):
-        verdict = f"{conditions}: {uncapitalised(verdict)}{_beyond_training(sides, both)}"
+    if verdict and not sides.one_model:
+        samples = [measured_on(value_of(one)) for one in inspected(sides)]
+        if conditions := _conditions(samples):
+            verdict = f"{conditions}: {uncapitalised(verdict)}{_beyond_training(samples, both)}"
     p.show(
         code.call(figures.with_difference, runs, b_minus_a), {**runs, "difference": b_minus_a}, says, verdict=verdict
     )
 
 
-def _conditions(sides: Sides) -> str:
+def _conditions(samples: Sequence[MeasuredOn]) -> str:
     """At which lengths, or other conditions, the two are measured, each its own where they differ; empty without."""
-    samples = [measured_on(value_of(one)) for one in inspected(sides)]
     each = ["" if sample.spread is None else conditions_of(sample) for sample in samples]
     if each[0] == each[1]:
         return f"At {each[0]}" if each[0] else ""
     return "; ".join(f"{side} at {said}" for side, said in zip(("A", "B"), each, strict=True) if said)
 
 
-def _beyond_training(sides: Sides, both: Pair) -> str:
+def _beyond_training(samples: Sequence[MeasuredOn], both: Pair) -> str:
     """Whole answers at lengths, or other conditions, above those that either side was trained on; empty without."""
-    samples = [measured_on(value_of(one)) for one in inspected(sides)]
     trained = [sample.trained[1] for sample in samples if sample.trained]
     if both.values[0].dims != ("unit", "example") or both.groups is None or len(trained) < len(samples):
         return ""

@@ -140,8 +140,8 @@ def _verdict(chosen: Chosen, held: Symbol, mean: Measurement) -> tuple[str | Non
     judged = judgement.judge(mean, result.examples, result.control_draws.get(UNTRAINED))
     if judged is None:
         return None, "", True
-    notes = [dominated(judged), *[EMBEDDING] * bool(judged.models)]
-    return of_layers(judged), " ".join(filter(None, notes)), judged.in_some
+    notes = " ".join(filter(None, (dominated(judged), EMBEDDING if judged.models else "")))
+    return of_layers(judged), notes, judged.in_some
 
 
 @folded("Distribution over held-out sequences", "entropy-distribution")

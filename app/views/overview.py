@@ -36,8 +36,9 @@ def overview() -> None:
     rows, damaged = [], list(problems)
     for run in runs:
         try:
-            how_far = "training" if demo_form.trains(run.path) else status(run)
-            how_far = how_far if run.config.steps else "not trained"
+            how_far = "not trained"
+            if run.config.steps:
+                how_far = "training" if demo_form.trains(run.path) else status(run)
             rows.append({**_row(str(run.path), _signature(run), run), "status": how_far})
         except ValueError as error:
             damaged.append(str(error))

@@ -8,7 +8,6 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from workbench.circuits.circuit import Circuit, greedy_edges
@@ -26,7 +25,7 @@ from workbench.circuits.faithfulness import (
 from workbench.circuits.graph import Graph
 from workbench.circuits.nodes import node_scores
 from workbench.circuits.overlap import overlap_of_halves
-from workbench.judgement.faithful import ENOUGH, LEAST, MOST, CircuitJudgement
+from workbench.judgement.faithful import LEAST, MOST, CircuitJudgement, first_faithful, judge_faithful
 from workbench.judgement.words import circuits as words
 from workbench.measurement import Measurement
 from workbench.models import AnyHooked
@@ -218,19 +217,18 @@ def _tested(
 
 
 def _size(curve: Measurement, graph: Graph) -> int:
-    """The fewest edges of a curve from which on circuits are faithful; all where none is.
+    """The fewest edges of a curve from which on circuits are faithful, whatever the model knows; all where none is.
 
-    Of enough pairs the whole interval is within; of fewer, or where none but the whole model's is, the mean.
+    Where that is the whole model alone, as of few pairs, those from which on the mean is within.
     """
-    mean, n = curve.mean(), curve.values.shape[curve.axis("example")]
-    assert mean.low is not None and mean.high is not None
-    interval = tuple(np.where(np.isnan(ends), mean.values, ends) for ends in (mean.low, mean.high))
-    chosen = 1.0
-    for low, high in (interval,) * (n >= ENOUGH) + ((mean.values, mean.values),):
-        within = zip(curve.coords["share"], (low >= LEAST) & (high <= MOST), strict=True)
-        if chosen == 1:
-            *_, chosen = 1.0, *(share for share, _ in takewhile(lambda size: bool(size[1]), reversed([*within])))
-    return round(chosen * graph.n_edges)
+    mean, n, shares = curve.mean(), curve.values.shape[curve.axis("example")], curve.coords["share"]
+    first = first_faithful([judge_faithful(0, mean.select(share=share), known=n) for share in shares])
+    share = 1.0 if first is None else shares[first]
+    if share == 1:
+        kept = zip(shares, mean.values, strict=True)
+        within = [size for size, _ in takewhile(lambda size: LEAST <= size[1] <= MOST, reversed([*kept]))]
+        share = (within or [1.0])[-1]
+    return round(share * graph.n_edges)
 
 
 def _steps(progress: Step | None, n: int) -> Step:

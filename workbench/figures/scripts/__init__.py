@@ -7,6 +7,7 @@ styles take a page's colours from `--st-text-color`, `--st-background-color`, `-
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 
@@ -20,5 +21,6 @@ def style() -> str:
     return _joined("css", "clicks", "hop_by_hop")
 
 
+@cache  # they are sent with every drawing that is shown
 def _joined(kind: str, *names: str) -> str:
     return "\n".join(Path(__file__).with_name(f"{name}.{kind}").read_text(encoding="utf-8") for name in names)
