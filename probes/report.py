@@ -92,7 +92,7 @@ class Answers(list[Answer]):
 
 def probe(
     runs: str | Path | Run | Sequence[str | Path | Run],
-    question: str,
+    question: str = "",
     *,
     text: str | Path | None = None,
     directions: str | Path | None = None,
@@ -105,7 +105,8 @@ def probe(
 
     Args:
         runs: runs, run folders or folders of runs, one or several; with `text` models of Hugging Face.
-        question: a name in `probes.PRESETS`, or a label of the runs' task; with `text` one that the text gives.
+        question: a name in `probes.PRESETS`, or a label of the runs' task; with `text` one that the text gives. Without
+            one the error lists those that there are.
         text: of models: the text to probe them on, a file in UTF-8.
         directions: of one run or model and one label: a new file of named directions, one for each class of the label
             (`probes.answer.mean_differences`), which projections and edits take.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -78,6 +79,44 @@ def test_a_wrong_name_is_told_what_was_meant_and_what_there_is(wrong: str, meant
     assert message.startswith(f"unknown name in workbench {wrong!r} (did you mean {meant!r}?); there is: ")
     assert "circuits, " in message and "\n" not in message
     assert not hasattr(workbench, "__wrapped__")
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "here"),
+    [
+        ("compare", "inspect([a, b])"),
+        ("measure", "inspect"),
+        ("from_pretrained", "load_model"),
+        ("save_figure", "for_paper"),
+    ],
+)
+def test_a_name_that_others_use_is_told_what_it_is_called_here(elsewhere: str, here: str) -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(workbench, elsewhere)
+    assert f"(did you mean {here!r}?); there is: " in str(raised.value)
+
+
+def test_names_that_others_use_are_none_of_ours_and_lead_to_what_there_is() -> None:
+    meant = {guess: here for here, guesses in workbench._ELSEWHERE.items() for guess in guesses.split()}
+    assert len(meant) == sum(len(guesses.split()) for guesses in workbench._ELSEWHERE.values())
+    assert not set(meant) & set(dir(workbench))
+    assert {re.split(r"\W", here)[0] for here in workbench._ELSEWHERE} <= set(dir(workbench))
+
+
+def test_a_run_that_is_opened_as_a_model_from_elsewhere_says_how_to_open_it(run: Run) -> None:
+    with pytest.raises(ValueError, match=r"it is a run folder, whose model is load_run\('.*tiny'\)\.hooked\(\)"):
+        workbench.load_model(run.path)
+
+
+def test_a_sweep_is_a_preset_with_a_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    few = {"steps": 0, "eval_size": 4, "task": {"n": 8, "k": 2}, "model": {"d_model": 16, "n_heads": 2}}
+    frame = workbench.sweep("chain-chacal", grid={"seed": [0, 1]}, settings=few, workers=1, progress=False)
+    assert frame["seed"].tolist() == [0, 1] and (tmp_path / "sweeps" / "chain-chacal" / "results.parquet").is_file()
+    with pytest.raises(ValueError, match=r"out is a folder, not .*; what is varied is given as grid="):
+        workbench.sweep("chain-chacal", {"seed": [0, 1]})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="unknown field 'seeds'; there is: preset, task, settings, grid"):
+        workbench.sweep("chain-chacal", seeds=[0, 1])
 
 
 def test_a_former_name_works_and_is_told_the_new_one() -> None:

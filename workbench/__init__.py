@@ -22,12 +22,12 @@ To open
     load_run      a run folder
     load_model    a Hugging Face model
     save_model    a module of your own, as a run folder
-    export        a run as one folder or zip, for Hugging Face, or as one page to look at
+    export        a run as one folder or zip, for Hugging Face, or as a page; for TransformerLens it is run.hooked()
     import_       a run folder from what `export` wrote
     push, pull    a run to and from the Hugging Face Hub
 
 To measure
-    inspect       runs, Hugging Face models on a text, or a model in memory: everything that applies
+    inspect       runs, Hugging Face models on a text, or a model in memory: everything that applies; two are compared
     probe         what can be decoded, and whether it is used
     circuit       which edges carry the answer
     patch         how much of the answer each part brings back, by layer and position
@@ -43,6 +43,7 @@ To look
     explore       the explorer, in a browser
     mcp           the same for a program that speaks the Model Context Protocol, such as an agent
     see           a run's activations on one batch
+    for_paper     a figure as a PDF, SVG or PNG of a paper's width
     example       a held-out input of a run's task
     data          a task's sequences
     list          what exists: presets, tasks, variants, instruments, …
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from workbench.cli.mcp import mcp
     from workbench.cli.new import new
     from workbench.cli.runs import runs_table
+    from workbench.figures.for_paper import for_paper
     from workbench.inspection import see
     from workbench.inspection.examples import example
     from workbench.models import Decoder, DecoderConfig
@@ -111,6 +113,7 @@ _HOMES = {
     "explore": "workbench.cli.explore",
     "export": "workbench.cli.export",
     "finetune": "workbench.training.finetune",
+    "for_paper": "workbench.figures",
     "generate": "workbench.report.generation",
     "generator": "workbench.util.seeds",
     "heads": "workbench.report.heads",
@@ -138,6 +141,30 @@ _HOMES = {
 }
 _FORMER = {"inspect_model": ("workbench.inspection", "inspect")}
 """A former name -> where it is, and the name that takes its place; gone in the next version."""
+_ELSEWHERE = {
+    "bench": "benchmark_methods evaluate_methods",
+    "check": "verify validate",
+    "circuit": "acdc attribution_patching eap find_circuit",
+    "explore": "dashboard gui launch serve ui",
+    "export": "save save_pretrained to_hf to_hugging_face",
+    "for_paper": "savefig save_fig save_figure save_pdf to_pdf write_image",
+    "finetune": "fine_tune",
+    "generate": "sample",
+    "inspect": "analyse analyze evaluate measure run_instruments",
+    "inspect([a, b])": "compare compare_runs diff",
+    "load_model": "from_pretrained load_hf load_huggingface load_pretrained",
+    "load_run": "load open open_run read_run",
+    "load_run(path).hooked()": "get_model hooked hooked_model load_hooked",
+    "patch": "activation_patching path_patching",
+    "probe": "fit_probe fit_probes linear_probe train_probe train_probes",
+    "resume": "continue_ continue_training continue_run",
+    "runs_table": "find_runs list_runs",
+    "see": "activations cache run_with_cache",
+    "study": "replicate reproduce run_study",
+    "sweep": "grid grid_search train_grid",
+    "table": "compare_seeds results results_table summarise summarize",
+}
+"""What it is here -> names under which others look for it, of which an error tells."""
 
 
 def __dir__() -> "Iterable[str]":
@@ -164,7 +191,8 @@ def __getattr__(name: str) -> "Any":
         raise AttributeError(f"module 'workbench' has no attribute {name!r}")
     from workbench.util.lookup import lookup
 
+    meant = {guess: today for today, guesses in _ELSEWHERE.items() for guess in guesses.split()}
     try:
-        return lookup(dict.fromkeys(__dir__()), name, "name in workbench")
+        return lookup(dict.fromkeys(__dir__()), name, "name in workbench", meant)
     except ValueError as error:
         raise AttributeError(str(error)) from None

@@ -126,3 +126,10 @@ def test_the_latex_table_compiles_whatever_names_hold(tmp_path: Path) -> None:
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and (tmp_path / "table.pdf").is_file(), done.stdout[-800:]
+
+
+def test_without_settings_a_row_is_a_group_of_runs_that_differ_in_their_seed_alone(runs: list[Run]) -> None:
+    every = workbench.table(runs)
+    assert list(every.by) == BY and every.frame.equals(workbench.table(runs, BY).frame)
+    alike = workbench.table([run for run in runs if "standard-1" in run.name])
+    assert alike.by == [] and alike.frame["n"].tolist() == [3] and alike.says.startswith("all: accuracy ")

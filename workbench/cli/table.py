@@ -11,12 +11,12 @@ from workbench.cli.parser import AddCommand
 def add(command: AddCommand) -> None:
     parser = command(
         summary="a table of results: means over seeds with intervals, as text, LaTeX, Markdown or CSV",
-        description="A row for each combination of values of the settings --by, with the mean over seeds and its 95 % "
-        "interval; runs that are not finished are left out. With --against GROUP also each group's difference from "
-        "that one, and p adjusted after Holm.",
+        description="A row for each combination of values of the settings --by, or of those in which the runs differ, "
+        "with the mean over seeds and its 95 % interval; runs that are not finished are left out. With --against GROUP "
+        "also each group's difference from that one, and p adjusted after Holm.",
     )
     parser.add_shared("runs", help="run folders, or folders of runs, such as a sweep's")
-    parser.add_argument("--by", required=True, metavar="SETTING,…", help="such as model.attention,model.n_layers")
+    parser.add_argument("--by", metavar="SETTING,…", help="such as model.attention,model.n_layers")
     parser.add_argument("--metric", default="accuracy", help="a figure of the training log (default: accuracy)")
     parser.add_argument("--against", metavar="GROUP", help="the values of --by of one group, such as 'standard, 2'")
     parser.add_shared("--where", metavar="CONDITION", help="leave out runs that do not meet it, such as task.n=32")

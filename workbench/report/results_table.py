@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class ResultsTable:
 
     @property
     def _groups(self) -> list[str]:
-        return [_words(key) for key in self.frame[list(self.by)].itertuples(index=False)]
+        return [_words(key) or "all" for key in self.frame[list(self.by)].itertuples(index=False)]
 
     @property
     def says(self) -> str:
@@ -73,12 +74,13 @@ class ResultsTable:
         bars = {"type": "data", "array": high - mean, "arrayminus": mean - low}
         figure = go.Figure().add_scatter(x=self._groups, y=mean, error_y=bars, mode="markers", marker={"color": BLUE})
         subtitle = "means over seeds; whiskers are 95 % intervals"
-        return framed(figure, f"{self.metric} by {', '.join(self.by)}", subtitle, legend=False)
+        title = f"{self.metric} by {', '.join(self.by)}" if self.by else self.metric
+        return framed(figure, title, subtitle, legend=False)
 
 
 def table(
     runs: str | Path | Run | Sequence[str | Path | Run],
-    by: str | Sequence[str],
+    by: str | Sequence[str] | None = None,
     metric: str = "accuracy",
     against: str | None = None,
     where: Sequence[str] = (),
@@ -87,13 +89,16 @@ def table(
 
     Args:
         runs: runs, run folders, or folders of runs such as a sweep's; one or several.
-        by: settings, as a list or with commas between them; metric, against, where: as of `results_table`.
+        by: settings, as a list or with commas between them; by default those, the seed apart, in which the runs differ.
+        metric, against, where: as of `results_table`.
 
     Raises:
         ValueError: as `load_run` and `results_table`.
     """
-    names = [name.strip() for name in (by.split(",") if isinstance(by, str) else by) if name.strip()]
-    return ResultsTable(results_table(open_runs(runs), names, metric, against, where), names, metric)
+    opened = open_runs(runs)
+    by = _that_differ(opened) if by is None else by.split(",") if isinstance(by, str) else by
+    names = [name.strip() for name in by if name.strip()]
+    return ResultsTable(results_table(opened, names, metric, against, where), names, metric)
 
 
 def results_table(
@@ -150,22 +155,32 @@ def _words(key: Sequence[Any]) -> str:
 
 def _mean(runs: Sequence[Run], metric: str, group: str) -> Measurement:
     """The mean of a metric over runs that differ in their seed only."""
-    settings = [
-        {name: as_text(value) for name, value in flat_config(run.config.without_seed()) if name not in HOW_OFTEN}
-        for run in runs
-    ]
-    differ = sorted(
-        {name for one in settings for name in {*one, *settings[0]} if one.get(name) != settings[0].get(name)}
-    )
-    if differ:
+    if differ := _differing(runs):
         raise ValueError(
-            f"the runs of the group {group!r} differ in {', '.join(differ[:4])} too: add that to --by, or leave some "
+            f"the runs of the group {group!r} differ in {', '.join(sorted(differ)[:4])} too: add that to --by, or leave some "
             f"out with --where"
         )
     seeds = [run.config.seed for run in runs]
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"two runs of the group {group!r} have the seed {max(seeds, key=seeds.count)}: choose one")
     return mean_over_runs([_last(run, metric) for run in runs], seeds)
+
+
+def _differing(runs: Sequence[Run]) -> dict[str, set[str | None]]:
+    """The settings in which runs differ, their seed and how often they log and save apart, with their values."""
+    settings = [
+        {name: as_text(value) for name, value in flat_config(run.config.without_seed()) if name not in HOW_OFTEN}
+        for run in runs
+    ]
+    values = {name: {other.get(name) for other in settings} for setting in settings for name in setting}
+    return {name: each for name, each in values.items() if len(each) > 1}
+
+
+def _that_differ(runs: Sequence[Run]) -> list[str]:
+    """The settings in which runs differ and that all of them have; of attention its variants."""
+    differ = _differing(runs)
+    variants = ["model.attention" for name in differ if re.fullmatch(r"model\.attention\.(\d+\.)?variant", name)]
+    return variants[:1] + [name for name, each in differ.items() if None not in each and not name.endswith(".variant")]
 
 
 def _last(run: Run, metric: str) -> Measurement:

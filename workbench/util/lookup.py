@@ -16,16 +16,22 @@ LONGEST_NAME = 100  # bytes, which leaves room for what is put before and behind
 _NAME = re.compile(r'\w([^/\\:*?"<>|]*[^/\\:*?"<>|. ])?')  # what every file system takes
 
 
-def lookup(table: Mapping[str, T], name: str, kind: str) -> T:
+def lookup(table: Mapping[str, T], name: str, kind: str, meant: Mapping[str, str] | None = None) -> T:
     """Return `table[name]`.
+
+    Args:
+        table: what there is.
+        name: the one that is asked for.
+        kind: what it is the name of, in words.
+        meant: a name that others use for it -> what it is here; else the name most like it in spelling is offered.
 
     Raises:
         ValueError: if there is no such name; the message says what exists and what was probably meant.
     """
     if isinstance(name, str) and name in table:
         return table[name]
-    near = get_close_matches(brief(name, 100), table, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    near = [(meant or {}).get(name), *get_close_matches(brief(name, 100), table, n=1)]
+    hint = next((f" (did you mean {other!r}?)" for other in near if other), "")
     raise ValueError(brief(f"unknown {kind} {name!r}{hint}; there is: {', '.join(sorted(table)) or 'none'}"))
 
 

@@ -91,7 +91,10 @@ def check_config(source: str) -> str:
     """
     path = _fetch(source, CONFIG)
     assert path is not None  # `check_folder` comes first
-    _check_fields(read_object(path, LONGEST))
+    fields = read_object(path, LONGEST)
+    if "model_type" not in fields and {"format", "task", "objectives"} <= set(fields):
+        raise ValueError(f"it is a run folder, whose model is load_run({source!r}).hooked()")
+    _check_fields(fields)
     return "main" if Path(source).is_dir() else path.parent.name  # a folder of the hub's cache has that name
 
 

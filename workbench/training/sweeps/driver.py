@@ -16,6 +16,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
+from workbench.training.paper_presets import PAPER_PRESETS
+from workbench.training.presets import PRESETS
 from workbench.training.sweeps.cluster import Cluster
 from workbench.training.sweeps.job import Crew, Ended, Job
 from workbench.training.sweeps.jobs import results, survey, write_results
@@ -41,6 +43,7 @@ def sweep(
     ray: str | None = None,
     track: str | None = None,
     progress: bool = True,
+    **fields: Any,
 ) -> pd.DataFrame:
     """Train every run of a sweep that is not finished, and write `results.parquet` beside the run folders.
 
@@ -48,13 +51,14 @@ def sweep(
     where it was handed over. A run that fails does not stop the others. Ctrl-C stops the sweep; the same call goes on.
 
     Args:
-        source: a sweep file, its fields, or its plan.
-        out: folder for the run folders and the results; by default `sweeps/` and the file's name.
+        source: a sweep file, its fields, or its plan; or a preset's name, with the other fields by name.
+        out: folder for the run folders and the results; by default `sweeps/` and the file's or preset's name.
         workers: runs that train at the same time, one core each; by default one a core.
         ray: the address of a Ray cluster to train on instead: host:port, "auto" for the one that runs here, or "local"
             for one of its own. A run takes one CPU, and a GPU if its `device` is "cuda".
         track: as of `train`; on this machine alone.
         progress: show progress on standard error.
+        fields: of the sweep of a preset: `grid={"learning_rate": [1e-3, 3e-4], "seed": [0, 1, 2]}`.
 
     Returns:
         The results: one row a run, with its settings, `status` (finished, failed or unfinished) and final figures.
@@ -62,6 +66,11 @@ def sweep(
     Raises:
         ValueError: if the file or any of its runs is wrong, or a folder holds another run; nothing is written then.
     """
+    if not isinstance(out, str | Path | None):
+        raise ValueError(f"out is a folder, not {brief(repr(out))}; what is varied is given as grid={{…}}")
+    if fields or (isinstance(source, str) and source in {**PRESETS, **PAPER_PRESETS}):
+        out = Path("sweeps", str(source)) if out is None else out
+        source = {"preset": source, **fields}
     out, plan = output_folder(source, out), read_plan(source)
     tracker(track)  # raises if there is none
     jobs = survey(plan, out)
