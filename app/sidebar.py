@@ -25,6 +25,7 @@ from workbench.measurement.numbers import percent
 from workbench.report.glossary import GLOSSARY
 from workbench.runs import ModelRun, Run
 from workbench.tasks import Task
+from workbench.tasks.accuracy import COUNTED
 from workbench.util.messages import brief
 from workbench.util.seeds import generator
 from workbench.util.words import capitalised
@@ -108,8 +109,11 @@ def right(run: Run, step: int | None) -> str:
     metrics = run.metrics()
     if "accuracy" not in metrics or metrics["accuracy"].dropna().empty:
         return "**accuracy not measured**"
-    accuracy = metrics.dropna(subset="accuracy").set_index("step")["accuracy"]
-    of = f" ({run.task().counted}, on {logged_on(run)})"
+    logged = metrics.dropna(subset="accuracy").set_index("step")
+    accuracy, whole = logged["accuracy"], logged.get("whole_answer")
+    at, counted = step if step in accuracy.index else accuracy.index[-1], run.task().counted
+    too = "" if whole is None or counted == COUNTED["sequence"] else f"; {COUNTED['sequence']} {percent(whole[at])}"
+    of = f" ({counted}, on {logged_on(run)}{too})"
     if step in accuracy.index:
         return f"**accuracy {percent(accuracy[step])} at step {step:,}**{of}"
     measured = int(accuracy.index[-1])

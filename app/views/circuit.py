@@ -151,7 +151,9 @@ GRAPH_SAYS = (
     "Edges lead up from who writes to the residual to who reads it, a head as query, key or value; the score is how "
     "much the metric changes when an edge carries what the pair's other question wrote. Point at a node to see its "
     "edges alone. A click on an edge cuts it, or takes it in; by keyboard, the arrow keys walk from the largest score "
-    "to smaller ones, and Enter is a click. A small circuit is no explanation by itself."
+    "to smaller ones, and Enter is a click. A part that writes the "
+    "same for both questions of a pair needs no edge, however much answers need it; a small circuit is no explanation "
+    "by itself."
 )
 CURVE_SAYS = (
     "Edges are scored on half of the pairs and tested on the other half. All edges that are left out carry what the "

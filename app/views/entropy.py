@@ -140,7 +140,7 @@ def _verdict(chosen: Chosen, held: Symbol, mean: Measurement) -> tuple[str | Non
     judged = judgement.judge(mean, result.examples, result.control_draws.get(UNTRAINED))
     if judged is None:
         return None, "", True
-    notes = " ".join(filter(None, (dominated(judged), EMBEDDING if judged.models else "")))
+    notes = " ".join(filter(None, (dominated(judged) if judged.in_some else "", EMBEDDING if judged.models else "")))
     return of_layers(judged), notes, judged.in_some
 
 

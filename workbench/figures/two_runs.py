@@ -82,6 +82,7 @@ def _below(apart: Measurement) -> go.Scatter:
         y=y[known],
         error_y=_bars(apart),
         name="difference",
+        alignmentgroup="difference",  # below the middle of the two bars
         mode="lines+markers" if _in_order(apart) else "markers",
         line={"color": PURPLE, "width": 2},
         marker={"symbol": np.where(sure, "diamond", "diamond-open")[known], "size": 9, "color": PURPLE},

@@ -157,8 +157,8 @@ def _mean(runs: Sequence[Run], metric: str, group: str) -> Measurement:
     """The mean of a metric over runs that differ in their seed only."""
     if differ := _differing(runs):
         raise ValueError(
-            f"the runs of the group {group!r} differ in {', '.join(sorted(differ)[:4])} too: add that to --by, or leave some "
-            f"out with --where"
+            f"the runs of the group {group!r} differ in {', '.join(sorted(differ)[:4])} too: add that to --by, "
+            "or leave some out with --where"
         )
     seeds = [run.config.seed for run in runs]
     if len(set(seeds)) < len(seeds):

@@ -251,8 +251,8 @@ function inWords(data, walk, query, hop, gamma) {
   const one = wanted.length === 1, all = percent(wanted.reduce((sum, key) => sum + at[key], 0))
   const named = wanted.map((key) => name(data, key)).join(", ")
   let truth = ""
-  if (wanted.includes(top)) truth = one ? ", its true ancestor" : `; ${all} at its ${wanted.length} true ancestors together`
-  else if (wanted.length) truth = one ? `, not its true ancestor ${named}` : `, not its true ancestors ${named} (${all} together)`
+  if (wanted.includes(top)) truth = one ? ", its true ancestor" : `; ${all} at the ${wanted.length} positions where the task's edges lead`
+  else if (wanted.length) truth = one ? `, not its true ancestor ${named}` : `, not at ${named}, where the task's edges lead (${all} together)`
   return `${name(data, query)}, hop ${hop}: ${percent(at[top])} at ${name(data, top)}${truth}${weighs}.`
 }
 

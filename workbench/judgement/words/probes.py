@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from workbench.judgement.decodable import ADDED, FREQUENT, PAIRS, SHUFFLED, TOKEN, TRAINED, Decodable, Worth
+from workbench.judgement.decodable import (
+    ADDED,
+    CONTROL,
+    FREQUENT,
+    LEAST_SELECTIVITY,
+    PAIRS,
+    SHUFFLED,
+    TOKEN,
+    TRAINED,
+    Decodable,
+    Worth,
+)
 from workbench.judgement.extremes import extreme
 from workbench.judgement.probed import Finding, Status
 from workbench.judgement.used import CHANGED, FOLLOWED, FRESH, MOVED, SHUFFLED_WEIGHTS, Conclusion, Untested, Used
@@ -118,9 +129,15 @@ def gained(accuracy: Measurement, gains: Measurement) -> str | None:
     where = at_places(most)
     if all(str(place.get("place")).isdecimal() for place in most.places):  # as `figures.probes` has it
         where = where.replace("place ", "position ")
-    return (
+    text = (
         f"Furthest beyond its baselines {where}: {reached} decoded; the best baseline or re-initialised model {beside}."
     )
+    if CONTROL not in accuracy.coords["condition"]:
+        return text
+    control = [float(accuracy.select(condition=CONTROL, **place).values) for place in most.places]
+    if not any(value - other < LEAST_SELECTIVITY for value, other in zip(own, control, strict=True)):
+        return text
+    return f"{text} The probe also learns a random class for each token ({between(control, accuracy.units)})."
 
 
 def used(judged: Used) -> str:
