@@ -155,7 +155,8 @@ def show(p: Panel, sides: Sides, both: Pair, says: str, *, by_condition: bool = 
     if verdict and not sides.one_model:
         samples = [measured_on(value_of(one)) for one in inspected(sides)]
         if conditions := _conditions(samples):
-            verdict = f"{conditions}: {uncapitalised(verdict)}{_beyond_training(samples, both)}"
+            said = verdict if verdict.startswith("B ") else uncapitalised(verdict)
+            verdict = f"{conditions}: {said}{_beyond_training(samples, both)}"
     p.show(
         code.call(figures.with_difference, runs, b_minus_a), {**runs, "difference": b_minus_a}, says, verdict=verdict
     )

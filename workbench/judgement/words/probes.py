@@ -137,7 +137,8 @@ def gained(accuracy: Measurement, gains: Measurement) -> str | None:
     control = [float(accuracy.select(condition=CONTROL, **place).values) for place in most.places]
     if not any(value - other < LEAST_SELECTIVITY for value, other in zip(own, control, strict=True)):
         return text
-    return f"{text} The probe also learns a random class for each token ({between(control, accuracy.units)})."
+    learnt = between(control, accuracy.units)
+    return f"{text} The probe also learns a random class for each token (control task: {learnt})."
 
 
 def used(judged: Used) -> str:
