@@ -91,13 +91,13 @@ class Plan:
                 null for null in measure.controls if null in nulls and not (alone and null == UNTRAINED)
             ]
             measure.fit(None, model, subject, seed)
-        self.names = needed_names(subject, self.measures)
+        self.names = sorted({name for measure in self.measures for name in measure.needs(subject)})
         # Heads are chosen on sequences that nothing is measured on.
         data = data_to_choose_heads_on(subject, self.names, seed)
-        selection = None if data is None else Selection.of(subject, data)
+        selection = None if data is None else (data, subject.task.truth(data.tokens))
         self.own = Model.of(subject, selection, head)
         if data is not None and len(data) > (few := enough_for_one_of_many(subject.task)):
-            selection = Selection.of(subject, data[:few])
+            selection = (data[:few], subject.task.truth(data[:few].tokens))
         self._draw_uninformed(run, selection)
         self.needed: dict[str, tuple[Head, ...]] = {}
         if causal and data is not None:
@@ -255,8 +255,3 @@ def sets_of_heads(measures: Sequence[Measure], own: Model, data: Batch, seed: in
         except EditReachesNothingError as error:
             measure.untested = str(error)
     return sets
-
-
-def needed_names(subject: Subject, measures: Sequence[Measure]) -> list[str]:
-    """The hook points that the measures need."""
-    return sorted({name for measure in measures for name in measure.needs(subject)})

@@ -22,21 +22,13 @@ class Shuffled(Stored):
         value: the number.
         most: what shuffles exceed in a twentieth of cases at most.
         beyond: whether it is more than that.
+        step: of a map between tokens, the step from a row to its column that the number counts rows of.
     """
 
     value: float
     most: float
     beyond: bool
-
-
-class OneStep(Shuffled):
-    """How many rows of a map between tokens have their largest entry at one step through the vocabulary.
-
-    Attributes:
-        step: the step from a row to its column that most rows share.
-    """
-
-    step: int
+    step: int = 0
 
 
 def classes_apart(between: Measurement) -> Shuffled | None:
@@ -54,13 +46,13 @@ def classes_apart(between: Measurement) -> Shuffled | None:
     return Shuffled(value=value, most=most, beyond=value > most)
 
 
-def one_step(matrix: Float[np.ndarray, "row column"]) -> OneStep:
-    """Whether the rows' largest entries follow one step, beside rows whose columns are mixed."""
+def one_step(matrix: Float[np.ndarray, "row column"]) -> Shuffled:
+    """How many rows' largest entries are at one step through the vocabulary, beside rows whose columns are mixed."""
     top = matrix.argmax(1)
     step, n = _most_at_one_step(top)
     rng = np.random.default_rng(SEED)
     most = np.quantile([_most_at_one_step(rng.permutation(top))[1] for _ in range(SHUFFLES)], 1 - ALPHA)
-    return OneStep(value=n, most=float(most), beyond=bool(n > most), step=step)
+    return Shuffled(value=n, most=float(most), beyond=bool(n > most), step=step)
 
 
 def _most_at_one_step(top: Int[np.ndarray, " row"]) -> tuple[int, int]:

@@ -61,14 +61,9 @@ class Patching:
             places = [(f"layer {p.layer}, {self._position(p.index)}", p) for p in grid.writes if p.site == site]
             if places or not grid.cut_short:
                 lines += words.of_places(PARTS[site], [(where, p.share, p.control) for where, p in places], told)
-        lines.append("")
-        if grid.control is not None:
-            most = {KINDS[site]: float(np.nanmax(abs(each.mean().values))) for site, each in grid.control.items()}
-            lines.append(words.of_strongest_control(most))
-        lines.append(words.of_choice(n - told, told, grid.method))
-        if grid.cut_short:
-            lines.append(words.of_cut_short([KINDS[site] for site in grid.grids], grid.control is not None))
-        return "\n".join(lines)
+        most = {KINDS[site]: float(np.nanmax(abs(m.mean().values))) for site, m in (grid.control or {}).items()}
+        whole = [KINDS[site] for site in grid.grids] if grid.cut_short else []
+        return "\n".join([*lines, "", *words.of_choice(n - told, told, grid.method, most, whole)])
 
     def figure(self, name: str = "patched") -> Any:
         """The maps: of the pairs, `patched`; or of pairs that change nothing relevant, `control`."""

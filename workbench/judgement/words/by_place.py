@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from workbench.instruments.attention import attention_graph
-from workbench.judgement.extremes import apart_from_none, extreme, half_way, sizes
+from workbench.judgement.extremes import extreme, half_way, largest_difference
 from workbench.judgement.words.extremes import at, at_label, at_places
 from workbench.measurement import Measurement, numbers
 from workbench.measurement.numbers import between, number, percent
@@ -117,7 +117,7 @@ def differs(difference: Measurement, sides: Sequence[Measurement] = ()) -> str |
         difference: B less A, with intervals where there are any.
         sides: A and B, of which the sentence then begins with the two numbers.
     """
-    most, sure = extreme(sizes(difference), "most"), apart_from_none(difference)
+    most, sure = largest_difference(difference)
     if most is None:
         return None
     values = [float(difference.select(**place).values) for place in most.places]

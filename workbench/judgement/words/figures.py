@@ -139,10 +139,11 @@ def early_rise_in_words(measured: Measurement, control: Measurement) -> str:
             f"No two checkpoints lie between the first with {percent(GROKKED)} of the questions trained on right and "
             "the first with half of the held-out ones, so nothing is known of a phase by heart."
         )
+    start, end, rise = key
     return (
-        f"From step {key.start:,} to step {key.end:,}, while the questions trained on are answered and fewer than half "
-        f"of the held-out ones, the excluded loss rises by {number(key.nats, 'nats')}, that without other frequencies "
-        f"by {number(others.nats, 'nats')}."
+        f"From step {start:,} to step {end:,}, while the questions trained on are answered and fewer than half "
+        f"of the held-out ones, the excluded loss rises by {number(rise, 'nats')}, that without other frequencies "
+        f"by {number(others[-1], 'nats')}."
     )
 
 

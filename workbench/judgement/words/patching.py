@@ -106,24 +106,31 @@ def of_places(what: str, rows: Sequence[tuple[str, Measurement, float | None]], 
     return [f"{what}:", *in_columns(lines)]
 
 
-def of_strongest_control(shares: Mapping[str, float]) -> str:
-    """The largest share on pairs that change nothing relevant, of each kind of part."""
-    each = ", ".join(f"{percent(value)} ({what})" for what, value in shares.items())
-    return f"On pairs that change nothing relevant, the most that any place changes the metric by is {each} of the gap."
+def of_choice(
+    n_chosen: int, n_told: int, method: str, control: Mapping[str, float], cut_short: Sequence[str]
+) -> list[str]:
+    """What the control shows, how places were chosen, by which method, and what was kept if it was interrupted.
 
-
-def of_choice(n_chosen: int, n_told: int, method: str) -> str:
-    """How places were chosen, and by which method."""
-    return f"Places were chosen on {n_chosen} pairs, and their shares are of the other {n_told}. {OF_METHOD[method]}"
-
-
-def of_cut_short(parts: Sequence[str], control: bool) -> str:
-    """What is kept of patching that was interrupted, and how to have the rest."""
-    beside = "" if control else ", without control pairs"
-    return (
-        f"Interrupted: the maps of {', '.join(parts)} are whole{beside}; of the strongest places only those above were "
-        "patched once more. The same command, not interrupted, measures the rest."
+    Args:
+        n_chosen, n_told: on how many pairs they were chosen, and of how many the shares told are.
+        method: of patching.
+        control: kind of part -> the largest share on pairs that change nothing relevant; empty without such pairs.
+        cut_short: of patching that was interrupted, the parts whose maps are whole; empty of one that was not.
+    """
+    lines, beside = [], ", without control pairs"
+    if control:
+        most, beside = ", ".join(f"{percent(value)} ({what})" for what, value in control.items()), ""
+        nothing = "On pairs that change nothing relevant, the most that any place changes the metric by is"
+        lines.append(f"{nothing} {most} of the gap.")
+    lines.append(
+        f"Places were chosen on {n_chosen} pairs, and their shares are of the other {n_told}. {OF_METHOD[method]}"
     )
+    if cut_short:
+        lines.append(
+            f"Interrupted: the maps of {', '.join(cut_short)} are whole{beside}; of the strongest places only those "
+            "above were patched once more. The same command, not interrupted, measures the rest."
+        )
+    return lines
 
 
 def _share(mean: Measurement, n: int) -> str:
