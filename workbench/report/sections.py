@@ -10,7 +10,6 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench import figures
-from workbench.figures.runs_and_controls import Controls
 from workbench.inspection import Inspected
 from workbench.inspection.geometry import Geometry
 from workbench.inspection.judged import strongest_control
@@ -96,7 +95,8 @@ def _measured(name: str, lines: Sequence[SeedGroup]) -> Section | None:
     # Runs whose measurements have other dims are drawn apart.
     for dims in dict.fromkeys(one[name].mean.dims for one in measured):
         alike = [one for one in measured if one[name].mean.dims == dims]
-        runs, controls = {one.name: one[name].mean for one in alike}, controls_of(alike, name)
+        runs = {one.name: one[name].mean for one in alike}
+        controls = {one.name: one[name].control_means for one in alike}
         runs |= {
             f"{one.name}, {WITHOUT}": without_dominant(one[name].examples).mean()
             for one in alike
@@ -114,15 +114,6 @@ def _measured(name: str, lines: Sequence[SeedGroup]) -> Section | None:
     in_words = f"Controls: {'; '.join(map(control_in_words, of_any))}." if of_any else ""
     text = f"{first.caption} {in_words}".strip()
     return Section(first.name, text, drawn, measure=name)
-
-
-def controls_of(lines: Sequence[SeedGroup], name: str) -> Controls:
-    """Every line's controls of one measure."""
-    return {
-        one.name: {control: result.mean for control, result in one[name].controls.items()}
-        for one in lines
-        if name in one
-    }
 
 
 def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:

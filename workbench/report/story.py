@@ -25,7 +25,7 @@ from workbench.judgement.words.figures import learnt
 from workbench.judgement.words.findings import Statement, how_sure, statements
 from workbench.judgement.words.findings import focus as focus_in_words
 from workbench.measurement import Measurement
-from workbench.report.sections import causal_of, controls_of
+from workbench.report.sections import causal_of
 from workbench.runs import Run
 from workbench.util.words import capitalised
 
@@ -186,7 +186,7 @@ def _measured(one: SeedGroup, chapter: Chapter) -> Chapter:
         pictures, numbers = [], {"overall": one["overall"].mean}
         if "accuracy" in one and len(one["accuracy"].mean.dims) == 1:
             numbers["accuracy"] = one["accuracy"].mean
-            pictures = [figures.accuracy({one.name: one["accuracy"].mean}, controls_of([one], "accuracy"))]
+            pictures = [figures.accuracy({one.name: one["accuracy"].mean}, {one.name: one["accuracy"].control_means})]
         return replace(chapter, pictures=pictures, numbers=numbers)
     spread = "spread" in chapter.statement.chips
     measure = "entropy" if spread else "gold_mass"
