@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from importlib.util import find_spec
 from inspect import signature
 from typing import Any
 
@@ -38,16 +38,6 @@ MEMORY = 2**28  # bytes that a batch may take; controls and what is measured of 
 DECODED_BYTES = 16  # for each position and token of the vocabulary: the output, and copies of it, in float32
 TESTED_DRAWS = 8  # models with fresh weights that are edited too, and as many with the run's own weights shuffled
 SEARCHED = 32  # sequences on which a set of heads is looked for
-
-
-@cache
-def can_hook() -> bool:
-    """Whether TransformerLens is there; a machine that only trains may lack it."""
-    try:
-        import transformer_lens  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 class Plan:
@@ -147,10 +137,10 @@ class Plan:
     def looked_at(self) -> AnyHooked | Decoder:
         """What is looked at: the hooked copy; without TransformerLens the decoder, if it shows all that is asked.
 
-        The two differ by rounding, so on one machine it is always the same one.
+        A machine that only trains may lack it. The two differ by rounding, so on one machine it is always the same one.
         """
         model = self.own.subject.model
-        if self.causal or self.fresh or not isinstance(model, Decoder) or can_hook():
+        if self.causal or self.fresh or not isinstance(model, Decoder) or find_spec("transformer_lens"):
             return self.own.hooked
         return model if {*self.names} <= {*seen_without_hooks(model), DECODED} else self.own.hooked
 

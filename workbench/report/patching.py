@@ -47,11 +47,12 @@ class Patching:
         """The answers, the gap, the residual's way through the layers, the strongest heads, and the control."""
         grid, comparison = self.grid, self.grid.comparison
         n, low = len(comparison.pairs), grid.gap.ends[0]
-        first = words.of_gap(baselines(comparison).mean(), n)
+        no_gap = grid.gap if low is None or low <= 0 else None
+        first = words.of_gap(baselines(comparison).mean(), n, no_gap)
         if self.answers is not None:
             first = f"{self.answers.says}\n\n{first}"
-        if low is None or low <= 0:
-            return f"{first}\n{words.of_no_gap(grid.gap)}"
+        if no_gap is not None:
+            return first
         told = n // 2
         lines = [first, "", *(words.of_path(self._stretches(), told, comparison.direction) if grid.path else [])]
         heads = [(f"head {place.layer}.{place.index}", place.share, place.control) for place in grid.heads]

@@ -128,7 +128,7 @@ def rows(columns: Sequence[Column]) -> list[Row]:
         if any("gold_mass" in one and "mismatched" in one["gold_mass"].controls for one in columns):
             add("  with shuffled truth", lambda one: share(_gold(one, "mismatched")))
         if any("gold_mass" in one and UNTRAINED in one["gold_mass"].controls for one in columns):
-            add("  re-initialised models, each its best head", lambda one: share_of_draws(_gold(one, UNTRAINED)))
+            add("  re-initialised models, each its best head", lambda one: share(_gold(one, UNTRAINED), of_draws=True))
     elif any(_claims_of_heads(one) for one in columns):
         add("head of the claims (chosen on other sequences)", _head)
     for name in MECHANISMS:
@@ -217,7 +217,7 @@ def _named(m: Measurement) -> str:
     control = str(m.labels)
     if not control:
         return "none"
-    return f"{control_in_short(control)} {share_of_draws(m) if control == UNTRAINED else share(m)}"
+    return f"{control_in_short(control)} {share(m, of_draws=control == UNTRAINED)}"
 
 
 def _coordinates(columns: Sequence[Column], name: str) -> list[tuple[str, Any]]:
@@ -284,16 +284,13 @@ def _gold(one: Column, control: str | None = None) -> Measurement | None:
     return result.controls[control].mean if control in result.controls else None
 
 
-def share(m: Measurement | None) -> str:
-    """A share with its interval, in percent, and its n."""
+def share(m: Measurement | None, *, of_draws: bool = False) -> str:
+    """A share with its interval, in percent, and its n; or the mean of re-initialised models with the draws' range."""
     if m is None or np.isnan(m.values):
         return numbers.UNKNOWN
+    if of_draws:
+        return numbers.share_with_range(float(m.values), *m.ends)
     return numbers.share_with_interval(float(m.values), *m.ends) + _of(m)
-
-
-def share_of_draws(m: Measurement | None) -> str:
-    """The mean share of re-initialised models, with the range of the draws."""
-    return numbers.UNKNOWN if m is None else numbers.share_with_range(float(m.values), *m.ends)
 
 
 def number(m: Measurement) -> str:

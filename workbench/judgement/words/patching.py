@@ -44,12 +44,13 @@ def of_answers(
     )
 
 
-def of_gap(means: Measurement, n: int) -> str:
-    """The metric in both runs, and what a share is of.
+def of_gap(means: Measurement, n: int, no_gap: Measurement | None) -> str:
+    """The metric in both runs, and what a share is of; or that the model does not tell the questions of a pair apart.
 
     Args:
         means: the metric by `run`, mean over pairs.
         n: how many pairs.
+        no_gap: the gap, where its interval does not lie above 0; else None.
     """
     about = means.settings
     clean, corrupted = (means.select(run=run) for run in ("clean", "corrupted"))
@@ -60,17 +61,16 @@ def of_gap(means: Measurement, n: int) -> str:
         else ("corrupted parts put into the clean run")
     )
     gap = number(float(clean.values) - float(corrupted.values))
-    return (
+    text = (
         f"{about['metric']} on {n} pairs of kind {about['pairs']}{later}: {of_mean(clean)} on the clean questions, "
         f"{of_mean(corrupted)} on the corrupted ones. Shares are of this gap of {gap}, {way}."
     )
-
-
-def of_no_gap(gap: Measurement) -> str:
-    """What can be said where the model does not tell the questions of a pair apart."""
+    if no_gap is None:
+        return text
     return (
-        f"The gap is {of_mean(gap)}: its interval does not lie above 0, so that nothing can be told as a share of it. "
-        "Choose pairs whose two questions the model answers differently, each with its own answer, or more of them."
+        f"{text}\nThe gap is {of_mean(no_gap)}: its interval does not lie above 0, so that nothing can be told as a "
+        "share of it. Choose pairs whose two questions the model answers differently, each with its own answer, or "
+        "more of them."
     )
 
 
