@@ -137,7 +137,11 @@ def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:
         text = "The same claims in each of the task's test conditions, with their controls; for sorting compare "
         text += "Figures 4.15 and 4.16 of the task-hinting paper."
         made.append(Section("Mechanisms by condition", text, by_condition))
-    tested = {one.name: causal_of(one) for one in lines if causal_of(one)}
+    tested: dict[str, dict[str, Measurement]] = {}  # run -> claim -> its causal test
+    for one in lines:
+        for name in scored:
+            if name in one and (test := one[name].causal) is not None:
+                tested.setdefault(one.name, {})[name] = test.mean
     if tested:
         text = "What each claim is about was edited in the running model, and as a control the same edit was made "
         text += "elsewhere. If the claim is right, the first edit changes the answer into what the claim predicts, and "
@@ -145,11 +149,6 @@ def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:
         text += "heads are tested in the head in focus."
         made.append(Section("Causal tests", text, figures.causal(tested)))
     return made
-
-
-def causal_of(one: SeedGroup) -> dict[str, Measurement]:
-    """Claim -> its causal test, of those that were tested."""
-    return {name: one[name].causal.mean for name in MECHANISMS if name in one and one[name].causal is not None}  # type: ignore[union-attr]
 
 
 def _by_condition(name: str, lines: Sequence[SeedGroup]) -> list[go.Figure]:

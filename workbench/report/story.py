@@ -25,7 +25,6 @@ from workbench.judgement.words.figures import learnt
 from workbench.judgement.words.findings import Statement, how_sure, statements
 from workbench.judgement.words.findings import focus as focus_in_words
 from workbench.measurement import Measurement
-from workbench.report.sections import causal_of
 from workbench.runs import Run
 from workbench.util.words import capitalised
 
@@ -178,9 +177,9 @@ def _measured(one: SeedGroup, chapter: Chapter) -> Chapter:
     if chapter.title in (LEARNT, SURE):
         return chapter
     if chapter.statement.claims:
-        numbers = _numbers(one, chapter.statement.claims)
-        tests = causal_of(one)
-        numbers |= {f"{name}-causal": tests[name] for name in chapter.statement.claims if name in tests}
+        claims = chapter.statement.claims
+        numbers = _numbers(one, claims)
+        numbers |= {f"{name}-causal": test.mean for name in claims if (test := one[name].causal) is not None}
         return replace(chapter, numbers=numbers)
     if "answers" in chapter.statement.chips:
         pictures, numbers = [], {"overall": one["overall"].mean}

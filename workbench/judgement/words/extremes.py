@@ -45,7 +45,7 @@ def at_places(extreme: Extreme) -> str:
 
 
 def rise_in_words(rise: Rise | None) -> tuple[str, str]:
-    """What is written in a figure where a learning curve rises most; and below it what is shaded there, and why not."""
+    """Where a learning curve rises most, for a figure; then what it shades there, and what that does not show."""
     if rise is None:
         least = percent(LEAST_RISE)
         return "", f"Accuracy never rises by {least} or more between two evaluations, so nothing is shaded."

@@ -206,7 +206,7 @@ def told_apart(between: Measurement) -> str | None:
     text = f"{percent(float(own.values))} of the variance lies between classes of {between.settings['label']}"
     # It has to exceed every one of 20 shuffles, as one at random does in 1 of 21 cases.
     most = percent(float(shuffled.high))
-    if own.values <= shuffled.high:
+    if not own.values > shuffled.high:
         return f"{text}, no more than with shuffled labels (at most {most})."
     best = max(between.coords["within"][:-1], key=lambda k: float(between.select(within=k, labels="true").values))
     share = float(between.select(within=best, labels="true").values)
