@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
+from functools import cached_property
 from inspect import signature
 from typing import Any
 
@@ -133,16 +133,21 @@ class Plan:
         numbers = patterns * n_heads * n_pos + (len(self.names) - patterns) * d_model
         return max(2, min(BATCH, MEMORY // (n_pos * (4 * numbers + DECODED_BYTES * d_vocab))))
 
-    @property
+    @cached_property
     def looked_at(self) -> AnyHooked | Decoder:
         """What is looked at: the hooked copy; without TransformerLens the decoder, if it shows all that is asked.
 
         A machine that only trains may lack it. The two differ by rounding, so on one machine it is always the same one.
         """
         model = self.own.subject.model
-        if self.causal or self.fresh or not isinstance(model, Decoder) or find_spec("transformer_lens"):
+        if self.causal or self.fresh or not isinstance(model, Decoder):
             return self.own.hooked
-        return model if {*self.names} <= {*seen_without_hooks(model), DECODED} else self.own.hooked
+        try:
+            import transformer_lens  # noqa: F401
+        except ImportError:
+            if {*self.names} <= {*seen_without_hooks(model), DECODED}:
+                return model
+        return self.own.hooked
 
     def measure(self, batch: Batch, condition: dict[str, Any]) -> None:
         """Take every measure of a batch, and of its controls."""
