@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from workbench.judgement.decodable import BASELINES, Decodable, Worth, judge
-from workbench.judgement.used import NULL_KINDS, OUTCOMES, Conclusion, Untested, lead
+from workbench.judgement.used import NULL_KINDS, OUTCOMES, Conclusion, Untested
 from workbench.measurement import Measurement
 from workbench.measurement.controls import untrained as nulls
 from workbench.models import AnyModel
@@ -203,7 +203,9 @@ class Experiment:
                     use = model.use(*cell)
                     if use.untested is None:
                         assert use.effect.n is not None
-                        leads[kind, draw, i], n[kind, draw, i] = lead(use.excess), use.effect.n[0]
+                        # Over the control edit that does most; 0 where that does more, or nothing is known.
+                        leads[kind, draw, i] = np.nan_to_num(np.fmin.reduce(use.excess.values)).clip(min=0.0)
+                        n[kind, draw, i] = use.effect.n[0]
         of_place = {place: [i for i, cell in enumerate(cells) if cell[1] == place] for _, place in cells}
         return {
             place: self._nulls([points[i] for i in at], leads[:, :, at], n[:, :, at]) for place, at in of_place.items()

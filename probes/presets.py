@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from workbench.judgement.decodable import ROWS, Worth
-from workbench.judgement.probed import judge_points
+from workbench.judgement.decodable import ROWS, Worth, judge
 from workbench.measurement import Measurement
 from workbench.probes.answer import Answer, Tested, by_place
 from workbench.probes.baselines_and_controls import CONDITIONS
@@ -272,8 +271,8 @@ def _tests(
     judged = {
         (place, point): decodable
         for place, accuracy in by_place(measured).items()
-        for point, decodable in judge_points(accuracy).items()
-        if decodable.worth is Worth.DECODABLE
+        for point in accuracy.coords["point"]
+        if (decodable := judge(accuracy.select(point=point))).worth is Worth.DECODABLE
     }
     if null_draws is None or not judged:
         return {}

@@ -200,7 +200,7 @@ def findings(answers: Sequence[Answer]) -> list[dict[str, Any]]:
                 {
                     "run": answer.measured.settings["model"],
                     "preset": answer.preset,
-                    "verdict": words.status(finding),
+                    "verdict": words.STATUS[finding.status],
                     "decoded": words.decodable(finding.decodable),
                     "causal": None if finding.test is None else words.used(finding.test),
                     "status": finding.status,

@@ -23,7 +23,7 @@ from workbench.probes.baselines_and_controls import CONDITIONS, Source
 from workbench.probes.positions import Rule
 from workbench.probes.presets import Preset, question
 from workbench.probes.probing import over_seeds, probe_source
-from workbench.report.hugging_face import check_models, names
+from workbench.report.hugging_face import names
 from workbench.tasks import Sequences
 from workbench.tasks.prompt_sets import named
 from workbench.tasks.text_file import has_rows, text_parts
@@ -63,10 +63,11 @@ def ask_text(
         ValueError: in one line, if a model cannot be loaded, the text is too short, or there is no such label.
     """
     sources, n = [str(model) for model in models], N if n is None else n
-    _check(sources, text, n)
+    called = names(sources)
+    _check(text, n)
     cut = partial(labelled_sequences, label=label) if has_rows(text) else file_sequences
     answers = []
-    for source, name in zip(sources, names(sources), strict=True):
+    for source, name in zip(sources, called, strict=True):
         model = load_model(source, progress=progress)
         task = cut(model, text, length=length, n=n)
         preset = question(label, task, positions)
@@ -80,9 +81,8 @@ def ask_text(
     return answers
 
 
-def _check(sources: Sequence[str], text: str | Path, n: int) -> None:
-    """Raise ValueError for what is wrong with models and text before a model is loaded, which takes long."""
-    check_models(sources)
+def _check(text: str | Path, n: int) -> None:
+    """Raise ValueError for what is wrong with a text before a model is loaded, which takes long."""
     if n < 2:
         raise ValueError(f"a probe needs at least 2 sequences, not n={n}")
     if named(text) is None:

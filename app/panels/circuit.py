@@ -99,8 +99,8 @@ def verdict(found: Found, share: float, answers: int) -> str:
 def more(asked: Asked, found: Found, size: int, share: float) -> str:
     """What is left without the circuit of this size, whether other pairs give the same, and the control."""
     summary = found.summary
-    left = words.of_rest(words.ends(summary.without.mean().select(share=share)))
-    said = [left, words.of_halves(agreement(of_halves(asked, summary, size)))]
+    left = words.ends(summary.without.mean().select(share=share))
+    said = words.of_rest(left, agreement(of_halves(asked, summary, size)))
     if summary.control is not None:
         said.append(words.of_largest(summary.scores.mean(), summary.control.mean()))
     return " ".join(said)

@@ -62,14 +62,14 @@ class Verdict(NamedTuple):
             known: what is known of the run already, its causal tests among it.
         """
         most = max(places, key=lambda one: one.rate if one.rate == one.rate else -1.0)
-        seal = most.beyond and most.often in (Often.ALWAYS, Often.MOSTLY)
-        differ = len({numbers.percent(place.rate) for place in places}) > 1
-        often = Verdict(words.often_in_short(most, differ), "blue" if seal else "gray", ICONS[most.often])
-        beyond = any(one.beyond for one in places)
-        against = Verdict(words.against_in_short(places), *(("blue", "done_all") if beyond else ("gray", "balance")))
         claims = known.claims if known else ()
         tested = [place for claim in claims if claim.claim == most.claim for place in claim.places]
-        need = Verdict(words.need_in_short(tested), "violet", "bolt")
+        said = words.in_short(most, places, tested)
+        seal = most.beyond and most.often in (Often.ALWAYS, Often.MOSTLY)
+        often = Verdict(said[0], "blue" if seal else "gray", ICONS[most.often])
+        beyond = any(one.beyond for one in places)
+        against = Verdict(said[1], *(("blue", "done_all") if beyond else ("gray", "balance")))
+        need = Verdict(said[2], "violet", "bolt")
         if beyond and tested and not need.words:
             need = Verdict(words.need_in_a_word(tested), "gray", "bolt")
         return [one for one in (often, against, need) if one.words]

@@ -53,7 +53,7 @@ def clickable(
         if callback is not None and all(map(isinstance, values, types.values())):
             callback(*values)
 
-    component("workbench_clickable", scripts.script("clicks"), scripts.style())(
+    component("workbench_clickable", scripts.source("clicks"), scripts.source("style"))(
         data={"svg": drawing.svg(), "more": dict(drawing.data) or None},
         key=key,
         on_cell_change=lambda: call("cell", cell, point=str, position=int),
@@ -73,5 +73,5 @@ def film(drawing: Drawing, key: str, at: int | None = None) -> None:
         at: the frame that is shown first; by default the last.
     """
     still = "[data-cell], [data-token], [data-edge] { cursor: default; }"  # nothing here can be clicked
-    shown = component("workbench_film", scripts.script("film"), f"{scripts.style()}\n{still}")
+    shown = component("workbench_film", scripts.source("film"), f"{scripts.source('style')}\n{still}")
     shown(data={**drawing.data, "at": at}, key=key)

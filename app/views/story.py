@@ -19,7 +19,7 @@ from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.found import Kept, kept
 from workbench.judgement.words.findings import Statement
 from workbench.report.run_page import run_page
-from workbench.report.story import LIMITS, TITLES, Chapter, of_findings, of_many_inputs, story, with_input
+from workbench.report.story import LIMITS, TITLES, Chapter, of_findings, story
 from workbench.runs import ModelRun
 from workbench.util.words import capitalised
 
@@ -72,7 +72,7 @@ def measured_chapters(look: Look, found: how_it_works.Found) -> None:
     key = (*look.opened.key, found.to_come)
 
     def tell(inspected: Inspected, seen: Capture) -> list[Chapter]:
-        return with_input(_of_many_inputs(key, inspected), inspected, seen)
+        return story(inspected, seen, _without_input(key, inspected))
 
     told = code.assign("told", story, measured, code.seen(look), computed_by=tell)
     known = look.opened.kept if found.to_come else None
@@ -108,8 +108,8 @@ def chapters(look: Look, told: Symbol, listed: list[Chapter]) -> None:
 
 # A resource, not data: figures are never changed, and other chapters and inputs are shown without drawing them again.
 @st.cache_resource(show_spinner="Drawing what was found …", max_entries=24)
-def _of_many_inputs(key: tuple[object, ...], _inspected: Inspected) -> list[Chapter]:
-    return of_many_inputs(_inspected)
+def _without_input(key: tuple[object, ...], _inspected: Inspected) -> list[Chapter]:
+    return story(_inspected)
 
 
 def _short(title: str, told: Statement) -> str:

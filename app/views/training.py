@@ -34,7 +34,7 @@ from workbench.instruments.residual import projection
 from workbench.interventions import Head, head_in_words
 from workbench.judgement.extremes import Rise, steepest_rise
 from workbench.judgement.words import by_place
-from workbench.judgement.words.extremes import rise_in_short, rise_in_words
+from workbench.judgement.words.extremes import rise_in_words
 from workbench.judgement.words.figures import learnt
 from workbench.judgement.words.findings import statements
 from workbench.measurement import Measurement
@@ -150,14 +150,16 @@ def curves(look: Look) -> None:
     with panel("Learning curves", "train-curves") as p:
         log = fields.toggle("Logarithmic steps", "train_log", p.settings())
         spans: dict[str, Any] = {}
-        if (steepest := logged_rise(code.value_of(logged))) is not None:
+        steepest = logged_rise(code.value_of(logged))
+        written, shaded = rise_in_words(steepest)
+        if steepest is not None:
             rise = code.assign("rise", steepest_rise, logged["accuracy"], computed_by=lambda _: steepest)
-            spans = {"spans": [(rise.start, rise.end, rise_in_short(steepest))]}
+            spans = {"spans": [(rise.start, rise.end, written)]}
         events = code.call(learning.events, run)
         drawn = code.call(figures.learning_curves, {look.opened.run.name: logged}, log=log, events=events, **spans)
         figure = code.call(figures.mark_step, drawn, step, in_words(look))
         verdict = learnt(code.value_of(logged), look.opened.subject.task)
-        p.show(figure, code.value_of(logged), AS_LOGGED + rise_in_words(steepest), verdict=verdict)
+        p.show(figure, code.value_of(logged), AS_LOGGED + shaded, verdict=verdict)
 
 
 def logged_rise(curves: dict[str, Measurement]) -> Rise | None:

@@ -21,7 +21,7 @@ from playwright.sync_api import expect
 
 from tests.app.browsing import browsing, open_page, settle, started
 from workbench.app.views import PAGES
-from workbench.figures.pictures import of_few_colours
+from workbench.figures.pictures import in_few_colours
 
 QUERIES = {
     "overview": "?run=chain-chacal",
@@ -70,8 +70,9 @@ def main() -> None:
             themes, widths = (THEMES, WIDTHS) if options.all else (KEPT.get(name, THEMES[:1]), WIDTHS[:1])
             for theme, width in product(themes, widths):
                 page = open_page(browser, f"{address}/{QUERIES.get(name, name)}", width=width, dark=theme == "dark")
-                picture = of_few_colours(taken(page, width).convert("RGB"))
-                picture.save(options.out / f"{name}-{theme}-{width}.png", optimize=True)
+                file = options.out / f"{name}-{theme}-{width}.png"
+                taken(page, width).save(file)
+                in_few_colours(file)
                 page.context.close()
 
 

@@ -131,7 +131,8 @@ def test_a_badge_says_whether_answers_need_a_claim_that_holds_where_the_run_is_k
     place = judged(1.0, Against.BEYOND, need)
     known = Findings.model_validate({"name": "a run", "samples": [SAMPLE], "claims": [{"places": [place]}]})
     (badge,) = Verdict.on_many([judged(1.0, Against.BEYOND)], known)[2:]
-    shown, words = claims_in_words.need_in_short([place]), claims_in_words.need_in_a_word([place])
+    *_, shown = claims_in_words.in_short(place, [place], [place])
+    words = claims_in_words.need_in_a_word([place])
     assert (badge.words, badge.colour) == ((shown, "violet") if place.needed else (words, "gray"))
     alike = judged(1.0, Against.NO_MORE)
     assert len(Verdict.on_many([alike], known)[2:]) == place.needed, "of what controls do too it tells nothing"

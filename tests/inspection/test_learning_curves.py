@@ -13,7 +13,7 @@ import workbench
 from workbench import figures
 from workbench.inspection.learning_curves import events, learning_curves
 from workbench.judgement.extremes import Rise, steepest_rise
-from workbench.judgement.words.extremes import rise_in_short
+from workbench.judgement.words.extremes import rise_in_words
 from workbench.measurement import Measurement
 from workbench.runs import METRICS, Run
 from workbench.runs.compiled import compile_run
@@ -130,7 +130,7 @@ def test_events_are_those_that_the_log_notes_once_each_whoever_wrote_it(trained:
 def test_the_steepest_rise_is_per_step_and_between_two_successive_evaluations() -> None:
     found = steepest_rise(curve({100: 0.1, 200: 0.2, 300: 0.6, 310: 0.7, 400: 0.7}))
     assert found == Rise(300, 310, 0.6, 0.7)  # a smaller rise than that before it, in a tenth of the steps
-    assert found is not None and rise_in_short(found) == "steepest rise: 60% to 70%"
+    assert found is not None and rise_in_words(found)[0] == "steepest rise: 60% to 70%"
     assert steepest_rise(curve({100: 0.1, 200: 0.2, 300: 0.6, 310: 0.7}), least=0.2) == Rise(200, 300, 0.2, 0.6)
 
 

@@ -145,14 +145,13 @@ def test_the_control_beside_a_share_is_the_one_that_is_hardest_to_exceed_by_the_
 
 def test_badges_say_how_often_then_beside_controls_then_whether_it_is_needed() -> None:
     needed, low = judged(1.0, need=Need.AS_CLAIMED), judged(0.2, controls=(control(1, 9, Against.NO_MORE),))
-    assert claims.often_in_short(low, False) == "rarely: 20%" and claims.often_in_short(judged(1.0, n=2), False)
-    assert claims.against_in_short([needed]) == "beyond its controls"
-    assert claims.against_in_short([needed, low]) == "beyond its controls at 1 of 2 places"
-    assert claims.against_in_short([low]) == claims.AGAINST[Against.NO_MORE]
-    assert claims.against_in_short([judged(0.0)]) == "", "what is not found is beyond nothing"
-    assert claims.need_in_short([needed]) == "answers need it" and claims.need_in_short([low]) == ""
-    lost = low.model_copy(update={"need": Need.LOST})
-    assert claims.need_in_short([lost]) == "but answers need it, not as claimed"
+    lost, unknown, nowhere = low.model_copy(update={"need": Need.LOST}), judged(1.0, n=2), judged(0.0)
+    assert claims.in_short(needed, [needed], [needed])[1:] == ("beyond its controls", "answers need it")
+    assert claims.in_short(needed, [needed, low], [])[1:] == ("beyond its controls at 1 of 2 places", "")
+    assert claims.in_short(low, [low], [low]) == ("rarely: 20%", claims.AGAINST[Against.NO_MORE], "")
+    assert claims.in_short(low, [low], [lost])[2] == "but answers need it, not as claimed"
+    assert claims.in_short(unknown, [unknown], [])[0] == "too few cases to say how often"
+    assert claims.in_short(nowhere, [nowhere], [])[1] == "", "what is not found is beyond nothing"
     on_input = {(1.0, NAN): "holds on this input", (0.0,): "does not hold on this input", (0.25, 1.0): "25 to 100%"}
     assert all(words in claims.on_one_input(scores) for scores, words in on_input.items())
     assert claims.how_many([[needed], [low]]).startswith("1 of 2 claims ")

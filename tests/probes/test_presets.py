@@ -61,7 +61,7 @@ def test_every_question_is_answered_of_every_task_that_it_is_about(name: str, ru
         shares = [share for share, _ in told]
         assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] < 1
         assert all(label.replace("_", " ") in text(answer) for label in labels)
-        assert all(isinstance(finding, Finding) and words.status(finding) for finding in answer.findings)
+        assert all(isinstance(finding, Finding) and words.STATUS[finding.status] for finding in answer.findings)
 
 
 def test_several_seeds_are_taken_together_where_all_have_something_to_tell(runs: dict[str, Run]) -> None:

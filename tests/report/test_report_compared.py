@@ -32,7 +32,7 @@ def test_of_many_ties_each_measure_is_shown_and_their_number_is_said() -> None:
     assert shown[shown["measure"] == "spectrum"]["place"].iloc[0] == "place 99"
     heading = comparison_heading(differences)
     assert "112 tie at p (Holm) <0.0001" in heading and "15 shown" in heading and ABOUT_P in heading
-    assert comparison_text(differences, "a", "b").startswith(heading)
+    assert comparison_text(heading, differences, "a", "b").startswith(heading)
 
 
 def test_a_smaller_p_comes_before_a_larger_effect() -> None:

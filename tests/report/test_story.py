@@ -17,7 +17,7 @@ from workbench.inspection.seed_groups import seed_groups
 from workbench.judgement.words.findings import Statement, statements
 from workbench.judgement.words.findings import focus as focus_in_words
 from workbench.mechanisms import MECHANISMS
-from workbench.report.story import LEARNT, SURE, TITLES, of_findings, of_many_inputs, story, title_of
+from workbench.report.story import SURE, TITLES, of_findings, story
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
 
@@ -95,8 +95,8 @@ def test_how_sure_one_may_be_is_a_row_for_every_claim_and_place_with_its_interva
 
 
 def test_a_chapter_can_be_named_before_its_pictures_are_there(inspected: Inspected) -> None:
-    titles = [chapter.title for chapter in of_many_inputs(inspected)]
-    assert [title_of(one) for one in said(inspected)] == [title for title in titles if title not in (LEARNT, SURE)]
+    named = of_findings(findings(seed_groups([inspected])[0]), inspected.run)
+    assert [chapter.title for chapter in named] == [chapter.title for chapter in story(inspected)]
 
 
 def test_what_is_kept_names_the_head(sorter: Run) -> None:

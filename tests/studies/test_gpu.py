@@ -188,7 +188,7 @@ def test_the_decoder_itself_gives_what_its_hooked_copy_gives(tmp_path: Path, mon
     names = ("accuracy", "overall", "edit_distance", "copy", "minimum", "successor", "identity_removed")
     settings = {"n": 4, "seed": 0, "only": names, "nulls": (), "causal": False}
     hooked = inspect_run(run, **settings)
-    monkeypatch.setattr("workbench.inspection.plan.can_hook", lambda: False)
+    monkeypatch.setitem(sys.modules, "transformer_lens", None)  # as where it is not installed
     monkeypatch.setattr("workbench.models.hooked.hook", lambda *_, **__: pytest.fail("a decoder shows all of this"))
     alone = inspect_run(run, **settings)
     for name in names:

@@ -70,12 +70,13 @@ class Summary:
         """What was found, for people: the circuit and whether it is faithful first."""
         judged, control = self.judgement, None if self.control is None else self.control.mean()
         areas = [area(self.curve).mean() for area in (cpr, cmd)]
-        first = [words.of_circuit(judged.drawn, judged.metric, judged.n_edges), words.of_rest(judged.left)]
+        first = words.of_circuit(judged.drawn, judged.metric, judged.n_edges)
         pairs = words.of_pairs(baselines(self.comparison).mean(), judged.drawn, self.curve.settings)
-        sizes = [*words.of_sizes(judged, self.without.mean()), words.of_areas(*areas)]
+        sizes = words.of_sizes(judged, self.without.mean(), *areas)
         edges = words.of_edges(self.scores.mean(), control)
         cut_short = ["", words.CUT_SHORT] if self.left_out else []
-        return "\n".join([*first, words.of_halves(judged.halves), pairs, "", *sizes, "", *edges, *cut_short])
+        rest = words.of_rest(judged.left, judged.halves)
+        return "\n".join([first, *rest, pairs, "", *sizes, "", *edges, *cut_short])
 
     def save(self, folder: Path) -> None:
         """Write circuit.json, circuit.dot, judgement.json, and the numbers as Parquet, CSV and JSON."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.figures.curves import add_line, curves, interval, scaled, with_bars
+from workbench.figures.curves import add_line, curves, interval, sample_size, scaled
 from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dots, each_control
 from workbench.figures.style import DASHES, GREY, PALETTE, SHADES, cells, framed
 from workbench.measurement import Measurement
@@ -20,26 +20,20 @@ MOST_LINES = 8
 def any_measure(runs: Runs, controls: Controls) -> list[go.Figure]:
     """A measurement of any dims: the first of `IN_ORDER` that it has goes along the axis, the rest become lines.
 
-    What has no order is drawn as bars.
+    What has no order is drawn as bars, a group for each label, or for the single number: every run, and hatched beside
+    it its controls.
     """
     first = next(iter(runs.values()))
     along = next((dim for dim in IN_ORDER if dim in first.dims), None)
-    if along is None:
-        return [bars_beside(runs, controls)]
-    if all(len(m.coords[along]) == 1 for m in runs.values()):
-        (label,) = first.coords[along]
-        there = {along: label}
-        single = {run: m.select(**there) for run, m in runs.items()}
-        return [bars_beside(single, each_control(controls, lambda m: m.select(**there)))]
-    if len(first.dims) == 1:
-        subtitle = with_bars(runs) + ("; dashed: controls" if controls else "")
+    if along is not None and all(len(m.coords[along]) == 1 for m in runs.values()):  # a single label is no axis
+        there = {along: first.coords[along][0]}
+        runs = {run: m.select(**there) for run, m in runs.items()}
+        controls, along = each_control(controls, lambda m: m.select(**there)), None
+    if along is not None and len(first.dims) == 1:
+        subtitle = sample_size(runs, bars=True) + ("; dashed: controls" if controls else "")
         return [curves(runs, first.name, first.units, subtitle, controls)]
-    return [of_run(run, m, along, controls_of(run, controls)) for run, m in runs.items()]
-
-
-def bars_beside(runs: Runs, controls: Controls) -> go.Figure:
-    """A group of bars for each label, or for the single number: every run, and hatched beside it its controls."""
-    first = next(iter(runs.values()))
+    if along is not None:
+        return [of_run(run, m, along, controls_of(run, controls)) for run, m in runs.items()]
     figure = go.Figure()
     for i, (run, m) in enumerate(runs.items()):
         hatches = ("", "/", ".", "x")
@@ -50,9 +44,9 @@ def bars_beside(runs: Runs, controls: Controls) -> go.Figure:
             values, error = drawn.values.reshape(-1), interval(drawn)
             figure.add_bar(x=labels, y=values, error_y=error, name=name, marker=marker, offsetgroup=name)
             figure.add_traces(dots(drawn, labels, GREY, group=name))
-    subtitle = with_bars(runs) + ("; hatched: controls" if controls else "")
+    subtitle = sample_size(runs, bars=True) + ("; hatched: controls" if controls else "")
     framed(figure, first.name, subtitle).update_layout(barmode="group", bargap=0.35, scattermode="group")
-    return scaled(figure.update_yaxes(title=first.units), first)
+    return [scaled(figure.update_yaxes(title=first.units), first)]
 
 
 def place_names(m: Measurement, alone: str) -> list[str]:
@@ -63,8 +57,9 @@ def place_names(m: Measurement, alone: str) -> list[str]:
 def of_run(run: str, m: Measurement, along: str, controls: Runs) -> go.Figure:
     """One run over one dim; the other dims' labels are lines, or where they are many the rows of a map."""
     lines = split(m, along)
-    subtitle = f"{run}; {with_bars({run: m})}"
-    figure, axis = go.Figure(), {"title": axis_title(m, along)}
+    subtitle = f"{run}; {sample_size({run: m}, bars=True)}"
+    points = along in ("layer", "point") and all(isinstance(label, str) for label in m.coords[along])
+    figure, axis = go.Figure(), {"title": "point of the residual" if points else along}
     if len(lines) > MOST_LINES:
         figure.add_heatmap(
             z=[line.values for line in lines.values()],
@@ -104,9 +99,3 @@ def place_name(dim: str, label: Any) -> str:
 def tick_labels(line: Measurement) -> list[Any]:
     (dim,) = line.dims
     return [point_name(label) if isinstance(label, str) else label for label in line.coords[dim]]
-
-
-def axis_title(m: Measurement, dim: str) -> str:
-    """The dim, or where its labels are hook points, what they are points of."""
-    points = dim in ("layer", "point") and all(isinstance(label, str) for label in m.coords[dim])
-    return "point of the residual" if points else dim

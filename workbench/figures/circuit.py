@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -30,12 +30,8 @@ REACH = 10  # pixels around a line that answer to a click on it
 PARTS = {"q": "as its query", "k": "as its key", "v": "as its value"}
 
 
-class Score(NamedTuple):
-    """An edge's mean score with its interval, which is NaN where there is none."""
-
-    value: float
-    low: float
-    high: float
+Score = tuple[float, float, float]
+"""An edge's mean score with its interval, which is NaN where there is none."""
 
 
 def circuit(of: Circuit, scores: Measurement, changed: Sequence[str] = ()) -> Drawing:
@@ -58,9 +54,10 @@ def circuit(of: Circuit, scores: Measurement, changed: Sequence[str] = ()) -> Dr
     if missing:
         raise ValueError(f"{len(missing)} edges of the circuit have no score, among them {missing[0]}")
     place, units = _Places(of.graph), scores.units
-    order = sorted(by_name, key=lambda name: abs(by_name[name].value))
+    sizes = {name: abs(value) for name, (value, *_) in by_name.items()}
+    order = sorted(sizes, key=lambda name: sizes[name])
     rank = {name: at for at, name in enumerate(reversed(order))}
-    largest = max((abs(score.value) for score in by_name.values()), default=0.0) or 1.0
+    largest = max(sizes.values(), default=0.0) or 1.0
     own, by_hand = set(of.names), set(changed)
     inside = [name for name in order if name in own]
     cut = [name for name in order if name in by_hand - own]
@@ -83,7 +80,7 @@ def _scores(scores: Measurement) -> dict[str, Score]:
     unknown = np.full(mean.values.shape, np.nan)
     low, high = (unknown if side is None else side for side in (mean.low, mean.high))
     rows = zip(mean.coords["edge"], mean.values, low, high, strict=True)
-    return {str(name): Score(float(value), float(below), float(above)) for name, value, below, above in rows}
+    return {str(name): (float(value), float(below), float(above)) for name, value, below, above in rows}
 
 
 class _Places:
@@ -182,8 +179,8 @@ class _Edge:
         words = f"{writer} → {end}{f', {PARTS[part]}' if part else ''}: {with_interval(*self.score, units)}"
         words += "" if self.inside else "; outside the circuit"
         words += f"; {'taken in' if self.inside else 'cut'} by hand" if self.by_hand else ""
-        width = THIN + (THICK - THIN) * abs(self.score.value) / largest
-        against = self.score.value < 0
+        value, *_ = self.score
+        width, against = THIN + (THICK - THIN) * abs(value) / largest, value < 0
         style: dict[str, Any] = {"stroke": GREY, "stroke_width": min(width, 1.5 * THIN), "opacity": 0.16}
         if self.inside:
             colour, dash = (VERMILLION, "7 3") if against else (BLUE, None)

@@ -26,7 +26,7 @@ def accuracy(runs: Runs, controls: Controls | None = None) -> go.Figure:
     """
     first = next(iter(runs.values()))
     unit = first.settings.get("unit", "answer")
-    subtitle = f"{with_bars(runs)}" + ("; dashed: controls" if controls else "")
+    subtitle = f"{sample_size(runs, bars=True)}" + ("; dashed: controls" if controls else "")
     return curves(runs, first.name, f"share of {unit}s right", subtitle, controls)
 
 
@@ -149,7 +149,7 @@ def interval(m: Measurement, keep: np.ndarray | None = None) -> dict[str, Any] |
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.5, "width": 4}
 
 
-def sample_size(runs: Mapping[str, Measurement], each: str = "") -> str:
+def sample_size(runs: Mapping[str, Measurement], each: str = "", *, bars: bool = False) -> str:
     """How many sequences, or seeds, stand behind the values, in words; where some were drawn twice, how many were.
 
     A measurement of many sequences together, whose settings say so, is no mean over them.
@@ -157,6 +157,7 @@ def sample_size(runs: Mapping[str, Measurement], each: str = "") -> str:
     Args:
         runs: what is drawn.
         each: what each value is of, such as a `length`; the sequences drawn are those of all of them.
+        bars: whether to say what bars are, where any value has an interval.
     """
     dotted = ", a dot for each" if any(m.each is not None for m in runs.values()) else ""
     counts = {
@@ -165,20 +166,13 @@ def sample_size(runs: Mapping[str, Measurement], each: str = "") -> str:
         "groups of pairs": _span([m for m in runs.values() if "groups" in m.settings and "seeds" not in m.settings]),
     }
     parts = [f"{span} {what}" for what, span in counts.items() if span]
-    if together := _span([m for m in runs.values() if "together" in m.settings and "seeds" not in m.settings]):
-        return f"of {together} sequences together"
-    if not parts:
-        return "single values"
+    said = f"means over {' or '.join(parts)}{f' at each {each}' if each else ''}" if parts else "single values"
     if parts == ["1 sequences"]:
-        return "one sequence"
-    of_each = f" at each {each}" if each else ""
-    return f"means over {' or '.join(parts)}{of_each}"
-
-
-def with_bars(runs: Mapping[str, Measurement]) -> str:
-    """The same, and what bars are, where any value has an interval."""
-    bars = any(m.low is not None and not np.isnan(m.low).all() for m in runs.values())
-    return f"{sample_size(runs)}{'; bars are 95 % intervals' if bars else ''}"
+        said = "one sequence"
+    if together := _span([m for m in runs.values() if "together" in m.settings and "seeds" not in m.settings]):
+        said = f"of {together} sequences together"
+    known = any(m.low is not None and not np.isnan(m.low).all() for m in runs.values())
+    return f"{said}; bars are 95 % intervals" if bars and known else said
 
 
 def _span(measured: Sequence[Measurement]) -> str:

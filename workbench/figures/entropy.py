@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.curves import curves, interval, sample_size, with_bars
+from workbench.figures.curves import curves, interval, sample_size
 from workbench.figures.over_training import over_training
 from workbench.figures.runs_and_controls import Controls, Drawn, Runs, controls_of, dots, every_line
 from workbench.figures.style import DASHES, SYMBOLS, VERMILLION, faint, framed, in_order, ordered_union
@@ -45,7 +45,7 @@ def by_layer(runs: Runs, controls: Controls) -> list[go.Figure]:
     lines = {line.label: line for line in every_line(runs, controls)}
     measured = {label: line.m for label, line in lines.items()}
     kinds = list(dict.fromkeys(line.control for line in lines.values() if line.control))
-    subtitle = f"{conventions(first)}<br>{with_bars(measured)}"
+    subtitle = f"{conventions(first)}<br>{sample_size(measured, bars=True)}"
     figure = curves(measured, f"{first.name} by layer", axis_title(first), subtitle)
     for trace in figure.data:
         line = lines.get(trace.name)  # dots of seeds have no name
@@ -169,20 +169,16 @@ def by_layer_over_training(runs: Runs, controls: Controls) -> list[go.Figure]:
         subtitle = two_lines(m, run, controls, intervals="bands")
         figure = over_training(lines, f"{m.name} over training: {run}", subtitle, controls=dotted, in_order=True)
         over_steps.append(figure.update_layout(margin_t=TOP, height=HEIGHT).update_yaxes(title=axis_title(m)))
-        over_layers.append(profiles(run, m))
+        # By layer, one line for each of some checkpoints, from dark to light.
+        steps = list(m.coords["step"])
+        kept = [steps[i] for i in np.linspace(0, len(steps) - 1, min(MOST_STEPS, len(steps))).round().astype(int)]
+        lines = {f"step {step:,}": m.select(step=step) for step in kept}
+        subtitle = f"{conventions(m)}<br>{sample_size(lines, bars=True)}"
+        profiles = curves(lines, f"{m.name} by layer over training: {run}", axis_title(m), subtitle)
+        for colour, trace in zip(in_order(len(lines)), profiles.data, strict=True):
+            trace.update(line_color=colour, marker={"color": colour, "symbol": "circle", "size": 6})
+        over_layers.append(profiles.update_layout(margin_t=TOP, height=HEIGHT))
     return on_one_scale([*over_steps, *over_layers])
-
-
-def profiles(run: str, m: Measurement) -> go.Figure:
-    """A measure by layer, one line for each of some checkpoints, from dark to light: dims `step`, `layer`."""
-    steps = list(m.coords["step"])
-    kept = [steps[i] for i in np.linspace(0, len(steps) - 1, min(MOST_STEPS, len(steps))).round().astype(int)]
-    lines = {f"step {step:,}": m.select(step=step) for step in kept}
-    subtitle = f"{conventions(m)}<br>{with_bars(lines)}"
-    figure = curves(lines, f"{m.name} by layer over training: {run}", axis_title(m), subtitle)
-    for colour, trace in zip(in_order(len(lines)), figure.data, strict=True):
-        trace.update(line_color=colour, marker={"color": colour, "symbol": "circle", "size": 6})
-    return figure.update_layout(margin_t=TOP, height=HEIGHT)
 
 
 def layered(figure: go.Figure, m: Measurement, controls: Runs, over: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.figures.curves import interval, with_bars
+from workbench.figures.curves import interval, sample_size
 from workbench.figures.projection import normed
 from workbench.figures.runs_and_controls import Controls, Drawn, Runs, dots, each_control, every_line
 from workbench.figures.style import DASHES, PALETTE, SHADES, SYMBOLS, cells, framed, ordered_union
@@ -83,7 +83,7 @@ def lenses(runs: Runs, controls: Controls) -> list[go.Figure]:
             label = line.label if kind is None else f"{line.label}: {kind} lens"
             figure.add_traces(_traces(line, part, label, dash))
     first = next(iter(runs.values()))
-    subtitle = f"KL(final || lens) at scored positions; {with_bars(runs)}"
+    subtitle = f"KL(final || lens) at scored positions; {sample_size(runs, bars=True)}"
     framed(figure, f"{first.name}: how far each layer is from the output", subtitle, height=460)
     figure.update_yaxes(title="KL to the final output (nats)", rangemode="tozero")
     return [_over_points(figure, [line.m for line in every_line(runs, controls)])]
@@ -107,7 +107,7 @@ def panels(runs: Runs, controls: Controls, facets: tuple[str, Mapping[str, str]]
             traces = _traces(line, line.m.select(**{dim: label}), line.label, DASHES[0])
             traces[-1].update(showlegend=column == 1)
             figure.add_traces(traces, rows=1, cols=column)
-    framed(figure, title, f"{what}; {with_bars(runs)}", height=440)
+    framed(figure, title, f"{what}; {sample_size(runs, bars=True)}", height=440)
     figure.update_layout(margin={"t": 112})
     figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
     figure.update_yaxes(title="share", col=1)

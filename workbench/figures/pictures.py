@@ -7,16 +7,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 import plotly.io
 
 from workbench.util.distribution import needs
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 WIDTH, HEIGHT = 700, 500  # pixels of a layout that says nothing: Plotly's own
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk or quota
@@ -75,22 +72,17 @@ def write_pictures(
 def in_few_colours(path: Path) -> None:
     """Write a PNG anew with 256 colours: a quarter of the size.
 
+    Half are the commonest ones, which stay as they are, half are spread over the rare.
+
     Raises:
         ValueError: if Pillow is missing.
     """
     needs("PIL", "a picture in few colours")
     from PIL import Image
-
-    with Image.open(path) as whole:
-        small = of_few_colours(whole.convert("RGB"))
-    small.save(path, "PNG", optimize=True)
-
-
-def of_few_colours(whole: Image.Image) -> Image.Image:
-    """A picture of 256 colours: half are the commonest ones, which stay as they are, half are spread over the rare."""
-    from PIL import Image
     from scipy.spatial import KDTree
 
+    with Image.open(path) as opened:
+        whole = opened.convert("RGB")
     pixels = np.asarray(whole)  # [row, column, 3]
     colours, at, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
     spread: Any = whole.quantize(128, method=Image.Quantize.MAXCOVERAGE).getpalette()
@@ -99,4 +91,4 @@ def of_few_colours(whole: Image.Image) -> Image.Image:
     nearest = KDTree(palette).query(colours)[1]  # Pillow's own search is coarse: white would be nearly white
     small = Image.fromarray(nearest[at].reshape(pixels.shape[:2]).astype(np.uint8), mode="P")
     small.putpalette(palette.tobytes())
-    return small
+    small.save(path, "PNG", optimize=True)

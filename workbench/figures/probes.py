@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.curves import add_line, interval, sample_size, with_bars
+from workbench.figures.curves import add_line, interval, sample_size
 from workbench.figures.runs_and_controls import dots
 from workbench.figures.style import (
     BLUE,
@@ -178,7 +178,7 @@ def probe_use(effect: Measurement) -> go.Figure:
         )
     settings = effect.settings
     where = f"{settings['place']}, {point_name(settings['point'])}, {settings['directions']} directions"
-    subtitle = f"{settings['model']}: {settings['how']} at {where}; {with_bars({'': effect})}"
+    subtitle = f"{settings['model']}: {settings['how']} at {where}; {sample_size({'': effect}, bars=True)}"
     framed(figure, effect.name, subtitle, height=220 + 56 * len(edits))
     figure.update_yaxes(tickvals=list(range(len(edits))), ticktext=edits, range=[len(edits) - 0.5, -0.5])
     figure.update_yaxes(automargin=True)

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.any_measure import place_names
-from workbench.figures.curves import Runs, interval, sample_size, scaled, with_bars
+from workbench.figures.curves import Runs, interval, sample_size, scaled
 from workbench.figures.runs_and_controls import dots
 from workbench.figures.style import GREY, PALETTE, PURPLE, SYMBOLS, framed, ordered_union
 from workbench.instruments.lens import lens_difference
@@ -44,7 +44,7 @@ def with_difference(runs: Runs, apart: Measurement) -> go.Figure:
     about, below = "single inputs: there is no interval", f"below: {other} minus {one}"
     if max(map(_most, runs.values())) > 1:
         paired = "in pairs, over the same sequences" if apart.settings.get("paired") else "not paired: other sequences"
-        about, below = with_bars(runs), f"{below}, {paired}; filled: the interval excludes 0"
+        about, below = sample_size(runs, bars=True), f"{below}, {paired}; filled: the interval excludes 0"
     framed(figure, first.name, f"{about}<br>{below}", height=600 if _in_order(first) else 500)
     figure.update_layout(margin={"t": 106, "l": 84}, barmode="group", bargap=0.45, scattermode="group")
     shares = first.units == "share"

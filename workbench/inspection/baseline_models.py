@@ -20,17 +20,9 @@ NUMBERS = 2**20  # of one head's patterns of the sequences on which heads are ch
 SOLVING = 2**27  # steps of solving one head's patterns, as ChaCAL does, of the sequences that fresh models are run on
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The sequences on which the head in focus of every model is chosen, and the task's truth of them."""
-
-    batch: Batch
-    truth: Truth
-
-    @classmethod
-    def of(cls, subject: Subject, batch: Batch) -> Selection:
-        """These sequences, with the truth computed once for all models: it can cost more than a model."""
-        return cls(batch, subject.task.truth(batch.tokens))
+Selection = tuple[Batch, Truth]
+"""Sequences on which the head in focus of every model is chosen, and the task's truth of them, which is computed once
+for all models: it can cost more than a model."""
 
 
 @dataclass
@@ -67,7 +59,8 @@ class Model:
         """A model; its head is the one given, or the one with the most mass on gold paths of `selection`."""
         model = Model(subject, head, given)
         if head is None and selection is not None:
-            seen = capture(model.hooked, subject, selection.batch, attention_graph.needs(subject), selection.truth)
+            batch, truth = selection
+            seen = capture(model.hooked, subject, batch, attention_graph.needs(subject), truth)
             model.head = attention_graph.best_head(attention_graph.measure(seen, ("resolvent",)))
         return model
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from workbench.inspection.judged import claims_of, result_of, strongest_control
+from workbench.inspection.judged import result_of, strongest_control
 from workbench.inspection.result import Inspected
 from workbench.measurement import Measurement, by_group
 from workbench.measurement.draws import rates_by_group
 from workbench.measurement.groups import conditions_as_groups
+from workbench.mechanisms import MECHANISMS
 from workbench.util.lookup import lookup
 
 Rates = tuple[dict[str, Measurement], dict[str, dict[str, Measurement]]]
@@ -36,7 +37,8 @@ def beside(
     Raises:
         ValueError: if a claim was not measured, or not under this control.
     """
-    by_claim = {name: result_of(inspected, name) for name in (claims_of(inspected) if names is None else names)}
+    measured = [name for name in MECHANISMS if name in inspected]
+    by_claim = {name: result_of(inspected, name) for name in (measured if names is None else names)}
     if null is None:
         return [(result.mean, strongest_control(inspected, name)) for name, result in by_claim.items()]
     return [(result.mean, lookup(result.controls, null, "control").mean) for result in by_claim.values()]

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.inspection.over_training import check_checkpoints, checkpoints
+from workbench.inspection.over_training import checkpoints
 from workbench.instruments.residual.alpha_req import alpha_req
 from workbench.instruments.residual.projection import from_embedding
 from workbench.instruments.sets.over_sequences import over_sequences
@@ -55,8 +55,7 @@ def rank_over_training(run: Run, *, n: int, seed: int, progress: Callable[[float
         raise ValueError(
             f"the rank of {n} vector is not worth measuring; take many more sequences than the model's width"
         )
-    check_checkpoints(run)
-    steps = [*checkpoints(run), run.step()]
+    steps = [*checkpoints(run, required=True), run.step()]
     point = from_embedding(Subject.of(run.model(), run.task(), run.name))[-1]
     values = np.empty((len(MEASURES), DRAWS, len(steps)))
     for at, step in enumerate([*steps[:-1], None]):

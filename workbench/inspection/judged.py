@@ -20,11 +20,6 @@ Column = Inspected | SeedGroup
 """A run, or several seeds of one config."""
 
 
-def claims_of(column: Column) -> list[str]:
-    """The claims that were measured."""
-    return [name for name in MECHANISMS if name in column]
-
-
 def result_of(column: Column, name: str) -> Result:
     """A claim's result; of a claim about heads, of the head in focus.
 
@@ -32,7 +27,7 @@ def result_of(column: Column, name: str) -> Result:
         ValueError: if it was not measured.
     """
     if name not in column or name not in MECHANISMS:
-        lookup({claim: None for claim in claims_of(column)}, name, "claim among those measured")
+        lookup({claim: None for claim in MECHANISMS if claim in column}, name, "claim among those measured")
     return column[name].at_head()
 
 
@@ -43,7 +38,7 @@ def judgements(column: Column, name: str) -> list[Judgement]:
         ValueError: if it was not measured.
     """
     result = result_of(column, name)
-    if isinstance(column, SeedGroup) and not column.alone:
+    if len(column.members) > 1:
         return judge_seeds(result.mean, [judgements(member, name) for member in column.members])
     causal = result.causal
     return judge(
@@ -70,7 +65,7 @@ def beside_controls(result: Result, **place: Any) -> tuple[Compared, ...]:
 def judged_claims(column: Column) -> list[JudgedClaim]:
     """Every claim that was measured, judged; with the smallest set of heads that its edit needs, if any was sought."""
     claims = []
-    for name in claims_of(column):
+    for name in (name for name in MECHANISMS if name in column):
         causal, needed_set = column[name].causal, None
         if causal is not None and causal.needed is not None:
             everywhere = causal.needed.everywhere

@@ -12,7 +12,7 @@ from torch import Tensor
 from workbench.capture import Subject
 from workbench.inspection.baseline_models import BATCH, enough_for_one_of_many
 from workbench.inspection.measures import Settings, bound
-from workbench.inspection.plan import Plan, needed_names
+from workbench.inspection.plan import Plan
 from workbench.inspection.result import Inspected, Sample
 from workbench.instruments.residual.projection import from_embedding
 from workbench.interventions import Head
@@ -131,7 +131,8 @@ def _sequences_for_fresh_models(batches: Sequence[tuple[dict[str, Any], int, Bat
 
 def hook_names(subject: Subject) -> list[str]:
     """Every hook point that an inspection of this model needs, and those of an example's projections."""
-    return sorted({*from_embedding(subject), *needed_names(subject, bound(subject, (), {})[0])})
+    measures, _ = bound(subject, (), {})
+    return sorted({*from_embedding(subject), *(name for measure in measures for name in measure.needs(subject))})
 
 
 def test_batches(

@@ -72,14 +72,21 @@ class Timeline:
         return self.measured | {f"{name}-{NULL}": m for name, m in self.controls.items()}
 
 
-def checkpoints(run: Run) -> list[int]:
+def checkpoints(run: Run, *, required: bool = False) -> list[int]:
     """The steps of a run's checkpoints before its end.
 
     Raises:
-        ValueError: if the run does not say at which step its latest weights were saved.
+        ValueError: if the run does not say at which step its latest weights were saved; or, where some are required, if
+            there are none, with how to get them.
     """
     last = run.step()
-    return [step for step in run.checkpoints() if step < last]
+    kept = [step for step in run.checkpoints() if step < last]
+    if required and not kept:
+        raise ValueError(
+            f"{run.path} has no checkpoints to draw a timeline of; train it with --checkpoint_count 20 (log-spaced), "
+            "--checkpoint_every 100, or --checkpoint_at '[0.5, 0.9]' (accuracies)"
+        )
+    return kept
 
 
 def moment(run: Run, step: int | None = None, **options: Any) -> Moment:
@@ -111,7 +118,7 @@ def measure(run: Run, *, progress: bool = False, **options: Any) -> Timeline:
     Raises:
         ValueError: if the run has no checkpoints, and as `moment`.
     """
-    check_checkpoints(run)
+    checkpoints(run, required=True)  # told before the end is measured
     return follow(inspect_run(run, nulls=(NULL,), causal=False, **options), progress=progress, **options)
 
 
@@ -127,19 +134,10 @@ def follow(last: Inspected, *, progress: bool = False, **options: Any) -> Timeli
         ValueError: if the run has no checkpoints, and as `moment`.
     """
     run, name = last.run, last.name
-    check_checkpoints(run)
-    kept = track(checkpoints(run), f"{escape(name)} over training", console=Console(stderr=True), disable=not progress)
+    steps, console = checkpoints(run, required=True), Console(stderr=True)
+    kept = track(steps, f"{escape(name)} over training", console=console, disable=not progress)
     options |= {"name": name, "head": last.head}
     return join(run, [*(moment(run, step, **options) for step in kept), Moment.of(last, run.step())], name)
-
-
-def check_checkpoints(run: Run) -> None:
-    """Raise ValueError, which says how to get them, if a run has no checkpoints before its end."""
-    if not checkpoints(run):
-        raise ValueError(
-            f"{run.path} has no checkpoints to draw a timeline of; train it with --checkpoint_count 20 (log-spaced), "
-            "--checkpoint_every 100, or --checkpoint_at '[0.5, 0.9]' (accuracies)"
-        )
 
 
 def join(run: Run, moments: Sequence[Moment], name: str | None = None) -> Timeline:

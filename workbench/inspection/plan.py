@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cached_property
 from inspect import signature
 from typing import Any
 
@@ -38,16 +38,6 @@ MEMORY = 2**28  # bytes that a batch may take; controls and what is measured of 
 DECODED_BYTES = 16  # for each position and token of the vocabulary: the output, and copies of it, in float32
 TESTED_DRAWS = 8  # models with fresh weights that are edited too, and as many with the run's own weights shuffled
 SEARCHED = 32  # sequences on which a set of heads is looked for
-
-
-@cache
-def can_hook() -> bool:
-    """Whether TransformerLens is there; a machine that only trains may lack it."""
-    try:
-        import transformer_lens  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 class Plan:
@@ -91,13 +81,13 @@ class Plan:
                 null for null in measure.controls if null in nulls and not (alone and null == UNTRAINED)
             ]
             measure.fit(None, model, subject, seed)
-        self.names = needed_names(subject, self.measures)
+        self.names = sorted({name for measure in self.measures for name in measure.needs(subject)})
         # Heads are chosen on sequences that nothing is measured on.
         data = data_to_choose_heads_on(subject, self.names, seed)
-        selection = None if data is None else Selection.of(subject, data)
+        selection = None if data is None else (data, subject.task.truth(data.tokens))
         self.own = Model.of(subject, selection, head)
         if data is not None and len(data) > (few := enough_for_one_of_many(subject.task)):
-            selection = Selection.of(subject, data[:few])
+            selection = (data[:few], subject.task.truth(data[:few].tokens))
         self._draw_uninformed(run, selection)
         self.needed: dict[str, tuple[Head, ...]] = {}
         if causal and data is not None:
@@ -143,16 +133,21 @@ class Plan:
         numbers = patterns * n_heads * n_pos + (len(self.names) - patterns) * d_model
         return max(2, min(BATCH, MEMORY // (n_pos * (4 * numbers + DECODED_BYTES * d_vocab))))
 
-    @property
+    @cached_property
     def looked_at(self) -> AnyHooked | Decoder:
         """What is looked at: the hooked copy; without TransformerLens the decoder, if it shows all that is asked.
 
-        The two differ by rounding, so on one machine it is always the same one.
+        A machine that only trains may lack it. The two differ by rounding, so on one machine it is always the same one.
         """
         model = self.own.subject.model
-        if self.causal or self.fresh or not isinstance(model, Decoder) or can_hook():
+        if self.causal or self.fresh or not isinstance(model, Decoder):
             return self.own.hooked
-        return model if {*self.names} <= {*seen_without_hooks(model), DECODED} else self.own.hooked
+        try:
+            import transformer_lens  # noqa: F401
+        except ImportError:
+            if {*self.names} <= {*seen_without_hooks(model), DECODED}:
+                return model
+        return self.own.hooked
 
     def measure(self, batch: Batch, condition: dict[str, Any]) -> None:
         """Take every measure of a batch, and of its controls."""
@@ -255,8 +250,3 @@ def sets_of_heads(measures: Sequence[Measure], own: Model, data: Batch, seed: in
         except EditReachesNothingError as error:
             measure.untested = str(error)
     return sets
-
-
-def needed_names(subject: Subject, measures: Sequence[Measure]) -> list[str]:
-    """The hook points that the measures need."""
-    return sorted({name for measure in measures for name in measure.needs(subject)})

@@ -206,6 +206,11 @@ class Inspected:
     removed: tuple[Head, ...] = ()
 
     @property
+    def members(self) -> tuple[Inspected]:
+        """The runs behind it, of which a group of seeds has several: this one."""
+        return (self,)
+
+    @property
     def needed_head(self) -> Head | None:
         """The head that clearly more right answers need than the head in focus; else the head in focus."""
         if self.fallen is None or self.head not in self.removed:

@@ -90,20 +90,17 @@ def _apart(
     return np.asarray(near > far[best])
 
 
-def sizes(m: Measurement) -> Measurement:
-    """How far from 0 values are, with the intervals of that."""
-    if m.low is None or m.high is None:
-        return replace(m, values=np.abs(m.values))
-    far = np.maximum(np.abs(m.low), np.abs(m.high))
-    near = np.where(m.low * m.high > 0, np.minimum(np.abs(m.low), np.abs(m.high)), 0.0)
-    return replace(m, values=np.abs(m.values), low=near, high=far, each=None)
+def largest_difference(difference: Measurement) -> tuple[Extreme | None, int | None]:
+    """Where a difference is farthest from 0, and at how many places its interval excludes 0.
 
-
-def apart_from_none(difference: Measurement) -> int | None:
-    """At how many places the interval of a difference excludes 0; None where there is no interval."""
-    if difference.low is None or difference.high is None or np.isnan(difference.low).all():
-        return None
-    return int(((difference.low > 0) | (difference.high < 0)).sum())
+    The first is None where there is no value, the second where there is no interval.
+    """
+    low, high, sizes = difference.low, difference.high, replace(difference, values=np.abs(difference.values))
+    if low is None or high is None:
+        return extreme(sizes, "most"), None
+    far, least = np.maximum(np.abs(low), np.abs(high)), np.minimum(np.abs(low), np.abs(high))
+    sizes = replace(sizes, low=np.where(low * high > 0, least, 0.0), high=far, each=None)
+    return extreme(sizes, "most"), None if np.isnan(low).all() else int(((low > 0) | (high < 0)).sum())
 
 
 def half_way(m: Measurement, dim: str, index: tuple[Any, ...]) -> tuple[Any, Any] | None:

@@ -14,26 +14,15 @@ from workbench.measurement import Measurement
 GROKKED = 0.9  # test accuracy
 
 
-@dataclass(frozen=True)
-class EarlyRise:
+def early_rise(measured: Measurement) -> tuple[int, int, float] | None:
     """How far the excluded loss rises while held-out answers are still missing.
-
-    Attributes:
-        start: the first checkpoint at which `GROKKED` of the questions trained on are right.
-        end: the last one after it before half of the held-out ones are.
-        nats: from the least excluded loss between the two to the greatest after that.
-    """
-
-    start: int
-    end: int
-    nats: float
-
-
-def early_rise(measured: Measurement) -> EarlyRise | None:
-    """The rise of the excluded loss before test accuracy rises; None if fewer than two checkpoints lie there.
 
     Args:
         measured: `progress_measures(…)`.
+
+    Returns the first checkpoint at which `GROKKED` of the questions trained on are right, the last one after it before
+    half of the held-out ones are, and by how many nats the loss rises between the two, from its least there to the
+    greatest after that; None if fewer than two checkpoints lie there.
     """
     steps = [int(step) for step in measured.coords["step"]]
     seen, held_out, excluded = (
@@ -47,7 +36,7 @@ def early_rise(measured: Measurement) -> EarlyRise | None:
         return None
     between = excluded[start:end]
     least = int(between.argmin())
-    return EarlyRise(steps[start], steps[end - 1], float(between[least:].max() - between[least]))
+    return steps[start], steps[end - 1], float(between[least:].max() - between[least])
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from workbench.judgement.claim import ELSEWHERE, EditCounts, Judgement, Need, Often, Test
-from workbench.judgement.rule import FEWEST, WORST_FIRST, Against, Compared, Tally, compare_counts, most_alike
+from workbench.judgement.rule import FEWEST, WORST_FIRST, Against, Compared, Tally, compare_counts
 from workbench.measurement import Measurement
 from workbench.measurement.draws import DRAW
 from workbench.mechanisms.heads import LEAST_LOST
@@ -113,14 +114,27 @@ def beside_each_control(
 
 
 def _against_models(own: Tally, draws: Measurement, null: str, place: Mapping[str, Any], places: int) -> Compared:
-    """A count held against null models at a place; over hops, which are alike, each null model at its most alike."""
+    """A count held against null models at a place.
+
+    Hops are alike: each null model counts at the hop where it is most like an informed one, the least likely at the
+    rate of all together. A result at any hop held against these makes up for how many there are, as the nulls had as
+    many chances (a permutation test's maximum: Westfall and Young 1993). Bonferroni would ask of eight null models
+    without a hit what only more models could tell.
+    """
     at = _at(draws, place)
     tallies = [] if at is None else _tallies(at)
     if ALIKE not in draws.dims:
         return compare_counts(own, tallies, null, places=places)
     others = draws.select(**{dim: label for dim, label in place.items() if dim in draws.dims and dim != ALIKE})
     by_hop = [_tallies(others.select(**{ALIKE: hop})) for hop in draws.coords[ALIKE]]
-    return compare_counts(own, tallies, null, searched=most_alike(by_hop))
+    every = [tally for hop in by_hop for tally in hop]
+    rate = sum(tally.hits for tally in every) / max(1, sum(tally.n for tally in every))
+
+    def likely(tally: Tally) -> tuple[float, int]:
+        return float(stats.binom.sf(np.ceil(tally.hits) - 1, tally.n, rate)) if tally.n else 1.0, -tally.n
+
+    searched = [min(of_model, key=likely) for of_model in zip(*by_hop, strict=True)]
+    return compare_counts(own, tallies, null, searched=searched)
 
 
 def _need(

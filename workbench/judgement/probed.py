@@ -51,7 +51,7 @@ class Finding(Stored):
             label, place, tests: see `Finding`.
             accuracy: the share decoded, dims `point`, `condition`.
         """
-        by_point = judge_points(accuracy)
+        by_point = {point: reading.judge(accuracy.select(point=point)) for point in accuracy.coords["point"]}
         used = [point for point, test in tests.items() if test.conclusion is Conclusion.USED]
         readable = [point for point, judged in by_point.items() if judged.worth is Worth.DECODABLE]
         point = next(iter([*used, *readable]), None)
@@ -82,12 +82,3 @@ class Finding(Stored):
         if Conclusion.USED in conclusions:
             return Status.USED
         return Status.UNUSED if conclusions == {Conclusion.UNUSED} else Status.DECODABLE
-
-
-def judge_points(accuracy: Measurement) -> dict[str, Decodable]:
-    """What a probe's accuracy is worth, by point.
-
-    Args:
-        accuracy: the share decoded of one label at one place: dims `point`, `condition`.
-    """
-    return {point: reading.judge(accuracy.select(point=point)) for point in accuracy.coords["point"]}

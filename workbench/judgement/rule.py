@@ -29,7 +29,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
-from scipy import stats
 from scipy.special import betaincinv, betaln, gammaln
 
 ALPHA = 0.05  # that an uninformed model is beyond such models at any of the places looked at
@@ -99,25 +98,6 @@ class Compared(Stored):
         return self.hits / self.n if self.n else float("nan")
 
 
-def most_alike(by_place: Sequence[Sequence[Tally]]) -> list[Tally]:
-    """Each null model at the place where it is most like an informed one: the least likely at the rate of all together.
-
-    Where places are alike, such as hops, a result at any of them held against these makes up for how many there are, as
-    the nulls had as many chances (a permutation test's maximum: Westfall and Young 1993). Bonferroni would ask of eight
-    null models without a hit what only more models could tell.
-
-    Args:
-        by_place: at each place the tally of each model, the models in the same order.
-    """
-    every = [tally for place in by_place for tally in place]
-    rate = sum(tally.hits for tally in every) / max(1, sum(tally.n for tally in every))
-
-    def likely(tally: Tally) -> tuple[float, int]:
-        return float(stats.binom.sf(np.ceil(tally.hits) - 1, tally.n, rate)) if tally.n else 1.0, -tally.n
-
-    return [min(places, key=likely) for places in zip(*by_place, strict=True)]
-
-
 def compare_counts(
     own: Tally,
     nulls: Sequence[Tally],
@@ -135,8 +115,8 @@ def compare_counts(
         against: what to call them.
         models: whether they are models, which differ from each other.
         places: at how many places (points, hops) the same is asked.
-        searched: of null models whose places are alike, each at its `most_alike`: p is held against these, and needs no
-            further correction; the counts told stay those of this place.
+        searched: of null models whose places are alike, each where it is most like an informed one: p is held against
+            these, and needs no further correction; the counts told stay those of this place.
 
     Raises:
         ValueError: if a control that is no model has several counts.

@@ -9,58 +9,21 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from workbench.judgement.rule import ALPHA, Stored
-from workbench.measurement import Measurement
+from workbench.judgement.rule import ALPHA
 
 SHUFFLES, SEED = 400, 0
 
 
-class Shuffled(Stored):
-    """A number beside the same of shuffled labels.
+def one_step(matrix: Float[np.ndarray, "row column"]) -> tuple[int, int, float]:
+    """At which step through the vocabulary most rows have their largest entry, how many have, and how many by chance.
 
-    Attributes:
-        value: the number.
-        most: what shuffles exceed in a twentieth of cases at most.
-        beyond: whether it is more than that.
+    The last is what rows whose columns are mixed exceed in a twentieth of cases at most.
     """
-
-    value: float
-    most: float
-    beyond: bool
-
-
-class OneStep(Shuffled):
-    """How many rows of a map between tokens have their largest entry at one step through the vocabulary.
-
-    Attributes:
-        step: the step from a row to its column that most rows share.
-    """
-
-    step: int
-
-
-def classes_apart(between: Measurement) -> Shuffled | None:
-    """How much of all variance lies between a label's classes; None where there is no variance.
-
-    It has to exceed every one of 20 shuffles, as one at random does in 1 of 21 cases.
-
-    Args:
-        between: of `components(…)`: dims `within`, `labels`.
-    """
-    own, shuffled = (between.select(within="all", labels=labels) for labels in between.coords["labels"])
-    if np.isnan(own.values) or shuffled.high is None:
-        return None
-    value, most = float(own.values), float(shuffled.high)
-    return Shuffled(value=value, most=most, beyond=value > most)
-
-
-def one_step(matrix: Float[np.ndarray, "row column"]) -> OneStep:
-    """Whether the rows' largest entries follow one step, beside rows whose columns are mixed."""
     top = matrix.argmax(1)
     step, n = _most_at_one_step(top)
     rng = np.random.default_rng(SEED)
     most = np.quantile([_most_at_one_step(rng.permutation(top))[1] for _ in range(SHUFFLES)], 1 - ALPHA)
-    return OneStep(value=n, most=float(most), beyond=bool(n > most), step=step)
+    return step, n, float(most)
 
 
 def _most_at_one_step(top: Int[np.ndarray, " row"]) -> tuple[int, int]:

@@ -170,11 +170,6 @@ def judge(
     return used.model_copy(update={"conclusion": _conclusion(used, effect, excess, sizes)})
 
 
-def lead(excess: Measurement) -> np.ndarray:
-    """`[outcome]`: the lead over the control edit that does most, 0 where it does more or nothing is known."""
-    return np.nan_to_num(np.fmin.reduce(excess.values)).clip(min=0.0)
-
-
 def _outcomes(effect: Measurement, excess: Measurement, points: int) -> list[EditOutcome]:
     """The outcomes that were measured beside at least one control edit."""
     assert effect.n is not None and excess.low is not None and excess.n is not None

@@ -22,14 +22,23 @@ from workbench.inspection.own_basis import OwnBasis, own_basis
 from workbench.inspection.seed_groups import seed_groups
 from workbench.judgement.words import many
 from workbench.report.circuits import RunCircuit, circuit_section, run_circuit
-from workbench.report.comparisons import OverSeeds, clearest, comparison_text, in_pairs, over_seeds, over_seeds_text
-from workbench.report.figure_files import FORMATS, check_formats, write_figures
+from workbench.report.comparisons import (
+    OverSeeds,
+    clearest,
+    comparison_heading,
+    comparison_text,
+    in_pairs,
+    over_seeds,
+    over_seeds_heading,
+)
+from workbench.report.figure_files import FORMATS, write_figures
 from workbench.report.numbers import FILES, PAGE, only_report, write_comparisons, write_numbers
 from workbench.report.page import page
-from workbench.report.sections import Section, geometry_section, own_basis_section, sections, timeline_section
+from workbench.report.sections import Section, further_sections, sections
 from workbench.report.table import all_columns, claim_lines, rows, summarise
 from workbench.runs import Run, open_runs
 from workbench.runs.conditions import check_condition, condition_in_words
+from workbench.util.distribution import needs
 from workbench.util.files import files_replaced, write_atomically
 from workbench.util.lookup import lookup
 from workbench.util.settings import as_json
@@ -229,7 +238,12 @@ def check(n: int, export: Sequence[str], width: str | None) -> None:
     """Raise ValueError if there are too few sequences for an interval, or a format or width does not exist."""
     if n < 2:
         raise ValueError(f"an interval needs at least n=2 sequences, not {n}")
-    check_formats(export)
+    unknown = next((name for name in export if name not in FORMATS), None)
+    if unknown is not None:
+        raise ValueError(f"a figure is not exported as {unknown!r}; there is: {', '.join(FORMATS)}")
+    drawn = [name for name in export if name != "html"]
+    if drawn:
+        needs("kaleido", f"a figure as {drawn[0]}")
     if width is not None:
         lookup(INCHES, width, "width")
 
@@ -254,9 +268,8 @@ def write_report(
     how_made: str,
 ) -> Report:
     """Numbers, page and figures in a folder, if there is one, in place of a report's before."""
-    drawn = [*sections(inspected), *map(circuit_section, asked.circuits), *map(timeline_section, asked.timelines)]
-    drawn += [geometry_section(asked.geometries)] if asked.geometries else []
-    drawn += [own_basis_section(*each) for each in asked.own_bases.items()]
+    drawn = [*sections(inspected), *map(circuit_section, asked.circuits)]
+    drawn += further_sections(asked.timelines, asked.geometries, asked.own_bases)
     differences, groups = in_pairs(inspected), over_seeds(inspected)
     columns = all_columns(inspected)
     table, names = rows(columns), [column.name for column in columns]
@@ -265,8 +278,9 @@ def write_report(
     told = [own.says for own in asked.own_bases.values()]
     parts = ["\n".join([*found, *told]), summarise(columns, table)]
     if differences is not None:
-        parts.append(comparison_text(differences, inspected[0].name, inspected[1].name))
-    summary = "\n\n".join([*parts, *map(over_seeds_text, groups)])
+        parts.append(comparison_text(comparison_heading(differences), differences, *(one.name for one in inspected)))
+    parts += [comparison_text(over_seeds_heading(one), one.differences, one.first, one.second) for one in groups]
+    summary = "\n\n".join(parts)
     report = Report(inspected, summary, None, drawn, *asked, differences, groups, [])
     if folder is None:
         return report

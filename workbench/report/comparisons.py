@@ -122,23 +122,14 @@ def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
     return rows
 
 
-def comparison_text(differences: pd.DataFrame, first: str, second: str) -> str:
-    """The comparison of two runs as text."""
-    return f"{comparison_heading(differences)}\n{_as_table(differences, first, second)}"
-
-
-def over_seeds_text(compared: OverSeeds) -> str:
-    """The comparison of two groups of seeds as text."""
-    return f"{over_seeds_heading(compared)}\n{_as_table(compared.differences, compared.first, compared.second)}"
-
-
-def _as_table(differences: pd.DataFrame, first: str, second: str) -> str:
+def comparison_text(heading: str, differences: pd.DataFrame, first: str, second: str) -> str:
+    """The comparison of two runs, or of two groups of seeds, as text: its heading, and the first rows as a table."""
     table = Table(box=None, pad_edge=False, show_edge=False)
-    for heading in ("", first, second, "difference", "n", "p", "p (Holm)"):
-        table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
+    for column in ("", first, second, "difference", "n", "p", "p (Holm)"):
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
     for row in difference_rows(differences):
         table.add_row(*row)
-    return as_text(table, 200)
+    return f"{heading}\n{as_text(table, 200)}"
 
 
 def comparison_heading(differences: pd.DataFrame) -> str:

@@ -10,23 +10,12 @@ from workbench.figures.for_paper import for_paper
 from workbench.figures.pictures import write_pictures
 from workbench.figures.style import in_one_line
 from workbench.report.sections import Section, slug
-from workbench.util.distribution import needs
 from workbench.util.lookup import tell_apart
 
 FORMATS = ("html", "svg", "png", "pdf")
 WIDTH = 1000
 SHARP = 2  # pixels of a PNG for each of the layout's
 LONGEST = 100  # letters of a name
-
-
-def check_formats(wanted: Sequence[str]) -> None:
-    """Raise ValueError if a format does not exist."""
-    unknown = next((name for name in wanted if name not in FORMATS), None)
-    if unknown is not None:
-        raise ValueError(f"a figure is not exported as {unknown!r}; there is: {', '.join(FORMATS)}")
-    drawn = [name for name in wanted if name != "html"]
-    if drawn:
-        needs("kaleido", f"a figure as {drawn[0]}")
 
 
 def write_figures(

@@ -48,13 +48,13 @@ def inspect_text(
     """
     check(n, export, width)
     sources, text = [str(model) for model in models], Path(text)
-    check_models(sources)
+    called = names(sources)
     if named(text) is None:
         next(text_parts(text), None)  # a file that cannot be read is said before a model is loaded
     folder = default_folder(sources[0]) if out is None else Path(out)
     options = {"layers": layers, "seed": seed, "only": only, "settings": settings, "progress": progress}
-    with only_report(folder, names(sources)):
-        inspected = [_one(*one, text, (n, length), basis, options) for one in zip(sources, names(sources), strict=True)]
+    with only_report(folder, called):
+        inspected = [_one(*one, text, (n, length), basis, options) for one in zip(sources, called, strict=True)]
         check_measured(inspected)
         asked = NOTHING_ASKED._replace(own_bases=own_bases(inspected, basis, n, seed))
         return write_report(folder, inspected, asked, (export, width), _how_made(inspected, text, n, seed))
@@ -82,8 +82,16 @@ def _one(
     return inspect_model(model, sequences, n=n, name=name, causal=False, **options)
 
 
-def check_models(sources: Sequence[str]) -> None:
-    """Raise ValueError if a model is named twice, or is a run folder."""
+def names(sources: Sequence[str]) -> list[str]:
+    """A name for each model: the last part of its path, or all of it where that does not tell them apart.
+
+    The quantisation of one in a file stands beside it.
+
+    Raises:
+        ValueError: if a model is named twice or is a run folder, or a file is none of a model.
+    """
+    from workbench.models.pretrained.loading import open_file
+
     paths = [Path(source).resolve() for source in sources]
     if len(set(paths)) < len(paths):
         raise ValueError(f"a model was named twice; these are {', '.join(sources)}")
@@ -93,15 +101,6 @@ def check_models(sources: Sequence[str]) -> None:
                 f"{source} is a run folder, which is measured on sequences of its own task: leave --text out, or give "
                 "models of Hugging Face alone"
             )
-
-
-def names(sources: Sequence[str]) -> list[str]:
-    """A name for each model: the last part of its path, or all of it where that does not tell them apart.
-
-    The quantisation of one in a file stands beside it. Raises ValueError if the file is none of a model.
-    """
-    from workbench.models.pretrained.loading import open_file
-
     short, long = [], []
     for source in sources:
         path = Path(source).expanduser()

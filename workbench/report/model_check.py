@@ -42,9 +42,8 @@ class ModelCheck:
         """A line for each check, and what failed, was refused or silent."""
         rows: list[words.Row] = [(c.what, c.how, c.number, c.bound, c.passed) for c in self.checks]
         notes = [f"{check.what}: {note}" for check in self.checks for note in check.notes]
-        table = words.of_checks(rows, [check.of_edits for check in self.checks])
-        first = words.of_model(self.name, self.sample, [check.passed for check in self.checks])
-        return "\n".join([first, "", *table, "", *notes, words.READ])
+        table = words.of_checks(self.name, self.sample, rows, [check.of_edits for check in self.checks])
+        return "\n".join([*table, "", *notes, words.READ])
 
     def table(self) -> pd.DataFrame:
         """A row for each check."""

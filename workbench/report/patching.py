@@ -47,11 +47,12 @@ class Patching:
         """The answers, the gap, the residual's way through the layers, the strongest heads, and the control."""
         grid, comparison = self.grid, self.grid.comparison
         n, low = len(comparison.pairs), grid.gap.ends[0]
-        first = words.of_gap(baselines(comparison).mean(), n)
+        no_gap = grid.gap if low is None or low <= 0 else None
+        first = words.of_gap(baselines(comparison).mean(), n, no_gap)
         if self.answers is not None:
             first = f"{self.answers.says}\n\n{first}"
-        if low is None or low <= 0:
-            return f"{first}\n{words.of_no_gap(grid.gap)}"
+        if no_gap is not None:
+            return first
         told = n // 2
         lines = [first, "", *(words.of_path(self._stretches(), told, comparison.direction) if grid.path else [])]
         heads = [(f"head {place.layer}.{place.index}", place.share, place.control) for place in grid.heads]
@@ -61,14 +62,9 @@ class Patching:
             places = [(f"layer {p.layer}, {self._position(p.index)}", p) for p in grid.writes if p.site == site]
             if places or not grid.cut_short:
                 lines += words.of_places(PARTS[site], [(where, p.share, p.control) for where, p in places], told)
-        lines.append("")
-        if grid.control is not None:
-            most = {KINDS[site]: float(np.nanmax(abs(each.mean().values))) for site, each in grid.control.items()}
-            lines.append(words.of_strongest_control(most))
-        lines.append(words.of_choice(n - told, told, grid.method))
-        if grid.cut_short:
-            lines.append(words.of_cut_short([KINDS[site] for site in grid.grids], grid.control is not None))
-        return "\n".join(lines)
+        most = {KINDS[site]: float(np.nanmax(abs(m.mean().values))) for site, m in (grid.control or {}).items()}
+        whole = [KINDS[site] for site in grid.grids] if grid.cut_short else []
+        return "\n".join([*lines, "", *words.of_choice(n - told, told, grid.method, most, whole)])
 
     def figure(self, name: str = "patched") -> Any:
         """The maps: of the pairs, `patched`; or of pairs that change nothing relevant, `control`."""

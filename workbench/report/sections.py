@@ -10,7 +10,6 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench import figures
-from workbench.figures.runs_and_controls import Controls
 from workbench.inspection import Inspected
 from workbench.inspection.geometry import Geometry
 from workbench.inspection.judged import strongest_control
@@ -87,14 +86,6 @@ def _residual(one: Inspected) -> Section:
     return Section(f"Residual of one sequence on both bases: {one.name}", text, drawn)
 
 
-def own_basis_section(name: str, own: OwnBasis) -> Section:
-    """One sequence's residual on a basis of one's own, and the mean cosine with each direction beside the control."""
-    drawn = [figures.projection_map(own.table, own.directions.name)]
-    if own.measured is not None and own.control is not None:
-        drawn += figures.any_measure({name: own.measured}, {name: {TURNED: own.control}})
-    return Section(f"Residual on {own.directions.name}: {name}", own.says, drawn)
-
-
 def _measured(name: str, lines: Sequence[SeedGroup]) -> Section | None:
     """One instrument over all runs that it was measured on."""
     measured = [one for one in lines if name in one]
@@ -104,7 +95,8 @@ def _measured(name: str, lines: Sequence[SeedGroup]) -> Section | None:
     # Runs whose measurements have other dims are drawn apart.
     for dims in dict.fromkeys(one[name].mean.dims for one in measured):
         alike = [one for one in measured if one[name].mean.dims == dims]
-        runs, controls = {one.name: one[name].mean for one in alike}, controls_of(alike, name)
+        runs = {one.name: one[name].mean for one in alike}
+        controls = {one.name: one[name].control_means for one in alike}
         runs |= {
             f"{one.name}, {WITHOUT}": without_dominant(one[name].examples).mean()
             for one in alike
@@ -122,15 +114,6 @@ def _measured(name: str, lines: Sequence[SeedGroup]) -> Section | None:
     in_words = f"Controls: {'; '.join(map(control_in_words, of_any))}." if of_any else ""
     text = f"{first.caption} {in_words}".strip()
     return Section(first.name, text, drawn, measure=name)
-
-
-def controls_of(lines: Sequence[SeedGroup], name: str) -> Controls:
-    """Every line's controls of one measure."""
-    return {
-        one.name: {control: result.mean for control, result in one[name].controls.items()}
-        for one in lines
-        if name in one
-    }
 
 
 def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:
@@ -154,7 +137,11 @@ def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:
         text = "The same claims in each of the task's test conditions, with their controls; for sorting compare "
         text += "Figures 4.15 and 4.16 of the task-hinting paper."
         made.append(Section("Mechanisms by condition", text, by_condition))
-    tested = {one.name: causal_of(one) for one in lines if causal_of(one)}
+    tested: dict[str, dict[str, Measurement]] = {}  # run -> claim -> its causal test
+    for one in lines:
+        for name in scored:
+            if name in one and (test := one[name].causal) is not None:
+                tested.setdefault(one.name, {})[name] = test.mean
     if tested:
         text = "What each claim is about was edited in the running model, and as a control the same edit was made "
         text += "elsewhere. If the claim is right, the first edit changes the answer into what the claim predicts, and "
@@ -162,11 +149,6 @@ def _mechanisms(lines: Sequence[SeedGroup]) -> list[Section]:
         text += "heads are tested in the head in focus."
         made.append(Section("Causal tests", text, figures.causal(tested)))
     return made
-
-
-def causal_of(one: SeedGroup) -> dict[str, Measurement]:
-    """Claim -> its causal test, of those that were tested."""
-    return {name: one[name].causal.mean for name in MECHANISMS if name in one and one[name].causal is not None}  # type: ignore[union-attr]
 
 
 def _by_condition(name: str, lines: Sequence[SeedGroup]) -> list[go.Figure]:
@@ -216,32 +198,41 @@ SHOWS = (
     "a re-initialised model of its shape on the same sequences and, where questions are paired by their answers, the "
     "answers shuffled. None of this says that the model reads what is measured."
 )
+OVER_TRAINING = (
+    "The same sequences at each of {n} checkpoints of one run (seed {seed}), from step {first:,}; bands are 95 % "
+    "intervals over sequences, not over seeds. Measures that change together need not be cause and effect."
+)
 
 
-def geometry_section(runs: Mapping[str, Geometry]) -> Section:
-    """A figure for each measure, the runs beside each other; and in words what each shows."""
-    drawn, said = [], []
+def further_sections(
+    timelines: Sequence[Timeline], geometries: Mapping[str, Geometry], own_bases: Mapping[str, OwnBasis]
+) -> list[Section]:
+    """What was asked for beside the measurements: runs over training, many sequences together, bases of one's own."""
+    made = []
+    for timeline in timelines:
+        drawn = [figures.timeline(timeline, name) for name in timeline.measured if name != "entropy"]
+        if "entropy" in timeline.measured:
+            drawn += figures.by_layer_over_training({timeline.name: timeline.measured["entropy"]}, {})
+        first, seed = timeline.steps[0], timeline.run.config.seed
+        text = OVER_TRAINING.format(n=len(timeline.steps), seed=seed, first=first)
+        if timeline.head is not None:
+            text += " Attention is that of layer {}, head {}, which is best at the end.".format(*timeline.head)
+        made.append(Section(f"Over training: {timeline.name}", text, drawn))
+    drawn, said = [], []  # a figure for each measure of many sequences, the runs beside each other, and words for each
     for name in SETS:
-        each = {run: of_run for run, of_run in runs.items() if name in of_run.measured}
+        each = {run: of_run for run, of_run in geometries.items() if name in of_run.measured}
         if each:
             own = {run: of_run[name] for run, of_run in each.items()}
             drawn += figures.by_layer(own, {run: of_run.controls[name] for run, of_run in each.items()})
             said += [f"{run}: {by_place.at_last(of_run[name], of_run.controls[name])}" for run, of_run in each.items()]
-    said += [f"{run}: {name} was left out: {why}" for run, one in runs.items() for name, why in one.left_out.items()]
-    n = next(iter(runs.values())).n
-    return Section("Over many sequences", "\n\n".join([SHOWS.format(n=n), *said]), drawn)
-
-
-def timeline_section(timeline: Timeline) -> Section:
-    """The report's section on a run over training: its title, what it shows and does not, its figures."""
-    drawn = [figures.timeline(timeline, name) for name in timeline.measured if name != "entropy"]
-    if "entropy" in timeline.measured:
-        drawn += figures.by_layer_over_training({timeline.name: timeline.measured["entropy"]}, {})
-    text = (
-        f"The same sequences at each of {len(timeline.steps)} checkpoints of one run (seed "
-        f"{timeline.run.config.seed}), from step {timeline.steps[0]:,}; bands are 95 % intervals over sequences, not "
-        "over seeds. Measures that change together need not be cause and effect."
-    )
-    if timeline.head is not None:
-        text += " Attention is that of layer {}, head {}, which is best at the end.".format(*timeline.head)
-    return Section(f"Over training: {timeline.name}", text, drawn)
+    if geometries:
+        out = [(run, name, why) for run, of_run in geometries.items() for name, why in of_run.left_out.items()]
+        said += [f"{run}: {name} was left out: {why}" for run, name, why in out]
+        n = next(iter(geometries.values())).n
+        made.append(Section("Over many sequences", "\n\n".join([SHOWS.format(n=n), *said]), drawn))
+    for name, basis in own_bases.items():  # of one sequence; then each direction's mean cosine beside the control
+        drawn = [figures.projection_map(basis.table, basis.directions.name)]
+        if basis.measured is not None and basis.control is not None:
+            drawn += figures.any_measure({name: basis.measured}, {name: {TURNED: basis.control}})
+        made.append(Section(f"Residual on {basis.directions.name}: {name}", basis.says, drawn))
+    return made

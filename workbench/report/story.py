@@ -25,7 +25,6 @@ from workbench.judgement.words.figures import learnt
 from workbench.judgement.words.findings import Statement, how_sure, statements
 from workbench.judgement.words.findings import focus as focus_in_words
 from workbench.measurement import Measurement
-from workbench.report.sections import causal_of, controls_of
 from workbench.runs import Run
 from workbench.util.words import capitalised
 
@@ -79,15 +78,21 @@ CLAIM_LIMITS = (
 )
 
 
-def story(inspected: Inspected, seen: Capture | None = None) -> list[Chapter]:
+def story(inspected: Inspected, seen: Capture | None = None, rest: Sequence[Chapter] | None = None) -> list[Chapter]:
     """A run's story, a chapter for each statement; the last says how sure one may be.
 
     Args:
         inspected: the run's measurements; what is told depends on which there are (accuracy, claims, `gold_mass`,
             `entropy`).
         seen: the run on one input (`workbench.see`), which the story begins with.
+        rest: what the story is without an input, so that a page need not make it anew for another one.
     """
-    return with_input(of_many_inputs(inspected), inspected, seen)
+    if rest is None:
+        (one,) = seed_groups([inspected])
+        found = findings(one)
+        rest = [_measured(one, chapter) for chapter in [*_told(found, inspected.run), _sure(found)]]
+    numbers = {} if inspected.fallen is None else {"heads-removed": inspected.fallen}
+    return [*_on_one_input(seen, inspected.needed_head or (0, 0), focus(inspected), numbers), *rest]
 
 
 def of_findings(found: Findings, run: Run, seen: Capture | None = None) -> list[Chapter]:
@@ -100,38 +105,6 @@ def of_findings(found: Findings, run: Run, seen: Capture | None = None) -> list[
     """
     head = found.focus and (found.focus.needed or found.focus.head)
     return [*_on_one_input(seen, head or (0, 0), found.focus, {}), *_told(found, run), _sure(found)]
-
-
-def of_many_inputs(inspected: Inspected) -> list[Chapter]:
-    """The chapters that no single input is in."""
-    (one,) = seed_groups([inspected])
-    found = findings(one)
-    return [_measured(one, chapter) for chapter in [*_told(found, inspected.run), _sure(found)]]
-
-
-def with_input(chapters: Sequence[Chapter], inspected: Inspected, seen: Capture | None) -> list[Chapter]:
-    """Those chapters behind one input, so that a page need not make them anew for another.
-
-    Args:
-        chapters: from `of_many_inputs`.
-        inspected: the run's measurements.
-        seen: the run on one input; None for none.
-    """
-    numbers = {} if inspected.fallen is None else {"heads-removed": inspected.fallen}
-    return [*_on_one_input(seen, inspected.needed_head or (0, 0), focus(inspected), numbers), *chapters]
-
-
-def title_of(statement: Statement) -> str:
-    """The title of the chapter about a statement."""
-    if "answers" in statement.chips:
-        return TITLES["answers"]
-    if "absent" in statement.chips and not statement.name:
-        return TITLES["absent"]
-    if statement.claims and "tells nothing" not in statement.chips:
-        return statement.name or TITLES["holds"] if len(statement.claims) == 1 else TITLES["holds"]
-    if statement.claims:
-        return TITLES["tells nothing"]
-    return TITLES["spread" if "spread" in statement.chips else "reads"]
 
 
 def _on_one_input(
@@ -157,9 +130,11 @@ def _told(found: Findings, run: Run) -> Iterator[Chapter]:
     """A chapter for each statement, and after the answers when they were learnt."""
     judged = {claim.claim: claim for claim in found.claims}
     for statement in statements(found):
-        title, pictures, chips = title_of(statement), [], ("answers", "absent", "tells nothing", "spread")
+        chips, pictures = ("answers", "absent", "tells nothing", "spread"), []
         chip = next((chip for chip in chips if chip in statement.chips), "holds" if statement.claims else "reads")
-        limits = LIMITS[chip]
+        title, limits = TITLES["reads" if chip == "tells nothing" and not statement.claims else chip], LIMITS[chip]
+        if chip in ("absent", "holds") and len(statement.claims) == 1 and statement.name:
+            title = statement.name  # a chapter about one claim is called by it
         if statement.claims:
             places = [place for name in statement.claims for place in judged[name].places]
             if statement.name and "tells nothing" not in statement.chips:
@@ -202,15 +177,15 @@ def _measured(one: SeedGroup, chapter: Chapter) -> Chapter:
     if chapter.title in (LEARNT, SURE):
         return chapter
     if chapter.statement.claims:
-        numbers = _numbers(one, chapter.statement.claims)
-        tests = causal_of(one)
-        numbers |= {f"{name}-causal": tests[name] for name in chapter.statement.claims if name in tests}
+        claims = chapter.statement.claims
+        numbers = _numbers(one, claims)
+        numbers |= {f"{name}-causal": test.mean for name in claims if (test := one[name].causal) is not None}
         return replace(chapter, numbers=numbers)
     if "answers" in chapter.statement.chips:
         pictures, numbers = [], {"overall": one["overall"].mean}
         if "accuracy" in one and len(one["accuracy"].mean.dims) == 1:
             numbers["accuracy"] = one["accuracy"].mean
-            pictures = [figures.accuracy({one.name: one["accuracy"].mean}, controls_of([one], "accuracy"))]
+            pictures = [figures.accuracy({one.name: one["accuracy"].mean}, {one.name: one["accuracy"].control_means})]
         return replace(chapter, pictures=pictures, numbers=numbers)
     spread = "spread" in chapter.statement.chips
     measure = "entropy" if spread else "gold_mass"

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from workbench.inspection import Inspected
 from workbench.inspection.judged import Column, judged_claims, strongest_control
-from workbench.inspection.seed_groups import SeedGroup, seed_groups
+from workbench.inspection.seed_groups import seed_groups
 from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, without_dominant
 from workbench.interventions import head_in_words
 from workbench.judgement.words import claims
@@ -57,20 +57,15 @@ def summarise(columns: Sequence[Column], cells: Sequence[Row]) -> str:
     return "\n".join(text)
 
 
-def members_of(one: Column) -> Sequence[Inspected]:
-    """The runs behind a column."""
-    return one.members if isinstance(one, SeedGroup) else [one]
-
-
 def claim_lines(columns: Sequence[Column]) -> Lines:
     """Every claim in words, places with the same result in one line."""
     by_column: Lines = []
     for one in columns:
         lines = [line for claim in judged_claims(one) for line in claims.lines(claim)]
-        heads = [where_in_words([member.head]) for member in members_of(one) if member.head]
+        heads = [where_in_words([member.head]) for member in one.members if member.head]
         if not _claims_of_heads(one):
             whose = ""
-        elif len(members_of(one)) == 1:
+        elif len(one.members) == 1:
             whose = f", of {heads[0]}" if heads else ""
         else:
             whose = ", each seed's own head: " + "; ".join(heads)
@@ -110,10 +105,10 @@ def rows(columns: Sequence[Column]) -> list[Row]:
 
     add("model", _shape)
     add("trained for", _trained)
-    kinds = dict.fromkeys(member.sample.kind for one in columns for member in members_of(one))
+    kinds = dict.fromkeys(member.sample.kind for one in columns for member in one.members)
     add(
         f"{' or '.join(kinds)} sequences",
-        lambda one: "; ".join(dict.fromkeys(member.sample.in_words for member in members_of(one))),
+        lambda one: "; ".join(dict.fromkeys(member.sample.in_words for member in one.members)),
     )
     _add_answers(add, columns)
     entropy = next((one["entropy"].mean for one in columns if "entropy" in one), None)
@@ -133,7 +128,7 @@ def rows(columns: Sequence[Column]) -> list[Row]:
         if any("gold_mass" in one and "mismatched" in one["gold_mass"].controls for one in columns):
             add("  with shuffled truth", lambda one: share(_gold(one, "mismatched")))
         if any("gold_mass" in one and UNTRAINED in one["gold_mass"].controls for one in columns):
-            add("  re-initialised models, each its best head", lambda one: share_of_draws(_gold(one, UNTRAINED)))
+            add("  re-initialised models, each its best head", lambda one: share(_gold(one, UNTRAINED), of_draws=True))
     elif any(_claims_of_heads(one) for one in columns):
         add("head of the claims (chosen on other sequences)", _head)
     for name in MECHANISMS:
@@ -168,7 +163,7 @@ def _add_answers(add: Add, columns: Sequence[Column]) -> None:
         for _, part in _coordinates([one for one in columns if one.name in own], "loss"):
             label = f"{name.lower()}{part.removeprefix('loss')} (nats)"
             add(label, lambda one, own=own, at={"part": part}: value(own.get(one.name), at, number))  # type: ignore[misc]
-    if any("loss" in one and members_of(one)[0].run.task().running_text for one in columns):
+    if any("loss" in one and one.members[0].run.task().running_text for one in columns):
         add("perplexity", _cell("loss", {"part": "loss"}, perplexity))
     for name, words, show in DECODED:
         if any(name in one and not one[name].mean.dims for one in columns):
@@ -222,7 +217,7 @@ def _named(m: Measurement) -> str:
     control = str(m.labels)
     if not control:
         return "none"
-    return f"{control_in_short(control)} {share_of_draws(m) if control == UNTRAINED else share(m)}"
+    return f"{control_in_short(control)} {share(m, of_draws=control == UNTRAINED)}"
 
 
 def _coordinates(columns: Sequence[Column], name: str) -> list[tuple[str, Any]]:
@@ -255,13 +250,13 @@ def value(measurement: Measurement | None, where: dict[str, Any], show: Callable
 
 
 def _shape(one: Column) -> str:
-    model = members_of(one)[0].run.config.model
+    model = one.members[0].run.config.model
     variants = " then ".join(dict.fromkeys(layer["variant"] for layer in model.attention))
     return f"{model.n_layers} layer{'s' * (model.n_layers > 1)}, {variants}"
 
 
 def _trained(one: Column) -> str:
-    members = members_of(one)
+    members = one.members
     config = members[0].run.config
     if not config.steps:
         return f"not trained here: {config.preset or 'own config'}"
@@ -271,11 +266,11 @@ def _trained(one: Column) -> str:
 
 
 def _head(one: Column) -> str:
-    return "; ".join("–" if one.head is None else head_in_words(*one.head) for one in members_of(one))
+    return "; ".join("–" if one.head is None else head_in_words(*one.head) for one in one.members)
 
 
 def _claims_of_heads(one: Column) -> bool:
-    first = members_of(one)[0]
+    first = one.members[0]
     return any(first[name].of_every_head for name in MECHANISMS if name in first)
 
 
@@ -289,16 +284,13 @@ def _gold(one: Column, control: str | None = None) -> Measurement | None:
     return result.controls[control].mean if control in result.controls else None
 
 
-def share(m: Measurement | None) -> str:
-    """A share with its interval, in percent, and its n."""
+def share(m: Measurement | None, *, of_draws: bool = False) -> str:
+    """A share with its interval, in percent, and its n; or the mean of re-initialised models with the draws' range."""
     if m is None or np.isnan(m.values):
         return numbers.UNKNOWN
+    if of_draws:
+        return numbers.share_with_range(float(m.values), *m.ends)
     return numbers.share_with_interval(float(m.values), *m.ends) + _of(m)
-
-
-def share_of_draws(m: Measurement | None) -> str:
-    """The mean share of re-initialised models, with the range of the draws."""
-    return numbers.UNKNOWN if m is None else numbers.share_with_range(float(m.values), *m.ends)
 
 
 def number(m: Measurement) -> str:

@@ -10,17 +10,15 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-
-def script(name: str) -> str:
-    """A component's script as an ES module: `clicks`, of drawings that are pointed at, or `film`, of several frames."""
-    return _joined("js", "elements", name, *(("hop_by_hop",) if name == "clicks" else ()))
-
-
-def style() -> str:
-    """The style of both."""
-    return _joined("css", "clicks", "hop_by_hop")
+FILES = {
+    "clicks": ("elements.js", "clicks.js", "hop_by_hop.js"),
+    "film": ("elements.js", "film.js"),
+    "style": ("clicks.css", "hop_by_hop.css"),
+}
+"""A component's script, `clicks` of drawings that are pointed at or `film` of several frames; the `style` of both."""
 
 
 @cache  # they are sent with every drawing that is shown
-def _joined(kind: str, *names: str) -> str:
-    return "\n".join(Path(__file__).with_name(f"{name}.{kind}").read_text(encoding="utf-8") for name in names)
+def source(name: str) -> str:
+    """One of `FILES` as a text; a script is an ES module."""
+    return "\n".join(Path(__file__).with_name(file).read_text(encoding="utf-8") for file in FILES[name])

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from workbench.instruments.attention import attention_graph
-from workbench.judgement.extremes import apart_from_none, extreme, half_way, sizes
-from workbench.judgement.words.extremes import at, at_label, at_places
+from workbench.judgement.extremes import extreme, half_way, largest_difference
+from workbench.judgement.words.extremes import at, at_places
 from workbench.measurement import Measurement, numbers
 from workbench.measurement.numbers import between, number, percent
 from workbench.measurement.places import at_point, point_name
@@ -94,7 +94,7 @@ def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str
     where = {d: first.coords[d][int(i)] for d, i in zip(first.dims, index, strict=True)}
     ends = [number(float(end.values[index]), m.units) for end in (first, last)]
     name = " ".join(filter(None, (m.name, at(where))))
-    text = f"{name}: {ends[0]} {at_label(dim, labels[0])}, {ends[1]} {at_label(dim, labels[-1])}"
+    text = f"{name}: {ends[0]} {at({dim: labels[0]})}, {ends[1]} {at({dim: labels[-1]})}"
     if control is not None and control.dims == m.dims:
         ends = [
             number(float(control.select(**{dim: label}).values[index]), m.units) for label in (labels[0], labels[-1])
@@ -102,8 +102,7 @@ def changed(m: Measurement, dim: str, control: Measurement | None = None) -> str
         text += f"; its control {ends[0]} and {ends[1]}"
     if (reached := half_way(m, dim, index)) is not None:
         before, there = (
-            f"{at_label(dim, label).removeprefix('at ')} "
-            f"({number(float(m.select(**{dim: label}).values[index]), m.units)})"
+            f"{at({dim: label}).removeprefix('at ')} ({number(float(m.select(**{dim: label}).values[index]), m.units)})"
             for label in reached
         )
         text += f"; half of that change was passed between {before} and {there}"
@@ -117,7 +116,7 @@ def differs(difference: Measurement, sides: Sequence[Measurement] = ()) -> str |
         difference: B less A, with intervals where there are any.
         sides: A and B, of which the sentence then begins with the two numbers.
     """
-    most, sure = extreme(sizes(difference), "most"), apart_from_none(difference)
+    most, sure = largest_difference(difference)
     if most is None:
         return None
     values = [float(difference.select(**place).values) for place in most.places]

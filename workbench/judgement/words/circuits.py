@@ -79,19 +79,20 @@ def _of_known(circuit: Faithfulness) -> str:
     return f"since the whole model has both answers right in {counted(circuit.known, circuit.n)} pairs"
 
 
-def of_rest(left: tuple[float, float, float]) -> str:
-    """What all other edges keep, with the interval."""
-    return f"All other edges alone keep {of_share(*left)}."
+def of_rest(left: tuple[float, float, float], halves: Agreement) -> list[str]:
+    """What all other edges keep; and how far circuits of two halves of the pairs agree, beside those of random scores.
 
-
-def of_halves(halves: Agreement) -> str:
-    """How far circuits of two halves of the pairs agree, beside circuits grown from random scores."""
+    Args:
+        left: the share of the metric that is kept without the circuit, with its interval.
+        halves: the agreement.
+    """
     spread = percents((halves.low, halves.high))
-    return (
+    return [
+        f"All other edges alone keep {of_share(*left)}.",
         f"Circuits found in the same way on two halves of the pairs share {percent(halves.overlap)} of their edges "
         f"(95% of {halves.splits} halvings: {spread}); circuits grown so from random scores share "
-        f"{percent(halves.chance)} (mean of {halves.draws} draws)."
-    )
+        f"{percent(halves.chance)} (mean of {halves.draws} draws).",
+    ]
 
 
 def of_largest(scores: Measurement, control: Measurement) -> str:
@@ -108,18 +109,27 @@ def _largest(mean: Measurement) -> tuple[str, str]:
     return name.replace("->", " → "), of_mean(mean.select(edge=name))
 
 
-def of_sizes(judgement: CircuitJudgement, without: Measurement) -> list[str]:
-    """A line for each size: what its circuit keeps, what is left without it, and whether it is faithful.
+def of_sizes(
+    judgement: CircuitJudgement, without: Measurement, performance: Measurement, distance: Measurement
+) -> list[str]:
+    """A line for each size: what its circuit keeps, what is left without it, whether it is faithful; then all together.
 
     Args:
         judgement: of the circuits.
         without: what all other edges keep by size, mean over pairs.
+        performance, distance: the area under the curve of faithfulness by size, and that between it and 1, likewise.
     """
+    areas = f"under this curve (CPR) is {of_mean(performance)}, between it and 1 (CMD) {of_mean(distance)}"
     rows = [("of all edges", "edges", "kept by the circuit", "by all others", "")]
     for share, circuit in zip(judgement.shares, judgement.sizes, strict=True):
         kept, left = of_share(circuit.kept, circuit.low, circuit.high), of_share(*ends(without.select(share=share)))
         rows.append((percent(share), str(circuit.edges), kept, left, circuit.result.value))
-    return [f"Circuits by size, as shares of the {judgement.metric}:", *in_columns(rows), _of_smallest(judgement)]
+    return [
+        f"Circuits by size, as shares of the {judgement.metric}:",
+        *in_columns(rows),
+        _of_smallest(judgement),
+        f"Over the share of edges, the area {areas}.",
+    ]
 
 
 def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -139,12 +149,6 @@ def _of_smallest(judgement: CircuitJudgement) -> str:
         any_is = any(circuit.result is Faithful.FAITHFUL for circuit in judgement.sizes[:-1])
         return f"No circuit smaller than the whole model is faithful{' as all larger ones are' * any_is}."
     return f"Circuits are faithful from {percent(smallest)} of the edges on."
-
-
-def of_areas(performance: Measurement, distance: Measurement) -> str:
-    """The areas under the curve of faithfulness by size, and between it and 1; means over pairs."""
-    areas = f"under this curve (CPR) is {of_mean(performance)}, between it and 1 (CMD) {of_mean(distance)}"
-    return f"Over the share of edges, the area {areas}."
 
 
 def of_edges(scores: Measurement, control: Measurement | None) -> list[str]:

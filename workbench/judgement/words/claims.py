@@ -75,11 +75,32 @@ def row(claim: JudgedClaim, judgement: Judgement) -> dict[str, str]:
     }
 
 
-def often_in_short(judgement: Judgement, several: bool) -> str:
-    """How often a claim holds at a place, for a badge: `always: 98% after MLP 0`; the place where there are several."""
-    if judgement.often is Often.UNKNOWN:
-        return "too few cases to say how often"
-    return f"{judgement.often}: {percent(judgement.rate)}{f' {place_in_words(judgement.place)}' if several else ''}"
+def in_short(most: Judgement, places: Group, tested: Group) -> tuple[str, str, str]:
+    """A claim for badges: how often it holds, how that compares with its controls, and that the answers need it.
+
+    Args:
+        most: the place where it holds most.
+        places: every place where it is read.
+        tested: the same with its causal test, where that is known; empty where it is not.
+
+    Returns `always: 98% after MLP 0`, with the place where they differ; `beyond its controls at 1 of 2 places`, empty
+    where it is found nowhere; and `answers need it`, and whether it is there beyond its controls too, empty if they do
+    not, or it is not known.
+    """
+    often, against, need = "too few cases to say how often", "", ""
+    if most.often is not Often.UNKNOWN:
+        differ = len({percent(place.rate) for place in places}) > 1
+        often = f"{most.often}: {percent(most.rate)}{f' {place_in_words(most.place)}' if differ else ''}"
+    held = [place for place in places if place.found and place.against is not None]
+    if held:
+        beyond = sum(place.beyond for place in held)
+        at = f" at {beyond} of {len(held)} places" if 0 < beyond < len(held) else ""
+        results = [Against.BEYOND] if beyond else [place.against for place in held]
+        against = f"{AGAINST[next(result for result in WORST_FIRST if result in results)]}{at}"
+    if needs := {place.need for place in tested if place.needed}:
+        need = "answers need it" if Need.AS_CLAIMED in needs else "answers need it, not as claimed"
+        need = need if any(place.beyond for place in tested) else f"but {need}"
+    return often, against, need
 
 
 def on_one_input(scores: Sequence[float]) -> str:
@@ -90,29 +111,6 @@ def on_one_input(scores: Sequence[float]) -> str:
         Often.UNKNOWN: "cannot be told on this input",
     }
     return said.get(Often.on_one_input(scores), f"on this input: {percents(scores)}, by row")
-
-
-def against_in_short(group: Group) -> str:
-    """How a claim compares with its controls where it is found at all, for a badge; empty where it is found nowhere."""
-    held = [judgement for judgement in group if judgement.found and judgement.against is not None]
-    if not held:
-        return ""
-    beyond = sum(judgement.beyond for judgement in held)
-    if beyond:
-        at = "" if beyond == len(held) else f" at {beyond} of {len(held)} places"
-        return f"{AGAINST[Against.BEYOND]}{at}"
-    return AGAINST[next(against for against in WORST_FIRST if any(judgement.against is against for judgement in held))]
-
-
-def need_in_short(group: Group) -> str:
-    """That the answers need a claim, for a badge, and whether it is there beyond its controls too; empty if they do
-    not, or it is not known.
-    """
-    needs = {judgement.need for judgement in group if judgement.needed}
-    if not needs:
-        return ""
-    words = "answers need it" if Need.AS_CLAIMED in needs else "answers need it, not as claimed"
-    return words if any(judgement.beyond for judgement in group) else f"but {words}"
 
 
 def need_in_a_word(group: Group) -> str:

@@ -19,21 +19,19 @@ MOST_NAMED = 4  # places that are named one by one
 
 def at(place: Place) -> str:
     """A place within a sentence: `after MLP 0`, `at step 600`, `at length 3, per sequence`."""
-    first, *others = [at_label(dim, label) for dim, label in place.items()] or [""]
-    return ", ".join([first, *(words.removeprefix("at ") for words in others)])
-
-
-def at_label(dim: str, label: Any) -> str:
-    """One label of a place: `after MLP 0`, `at step 600`."""
-    if dim in ("point", "layer") and isinstance(label, str):
-        return at_point(label)
-    if dim == "of layer":
-        return f"beside B {at_point(label) if isinstance(label, str) else f'at layer {label}'}"
-    if dim == "unit":
-        return f"per {label}"
-    if dim == "basis":
-        return "in both bases" if label == "both" else f"in the {label} basis"
-    return f"at {dim} {label:,}" if isinstance(label, int | np.integer) else f"at {dim} {label}"
+    said: list[str] = []
+    for dim, label in place.items():
+        words = f"at {dim} {label:,}" if isinstance(label, int | np.integer) else f"at {dim} {label}"
+        if dim in ("point", "layer") and isinstance(label, str):
+            words = at_point(label)
+        elif dim == "of layer":
+            words = f"beside B {at_point(label) if isinstance(label, str) else f'at layer {label}'}"
+        elif dim == "unit":
+            words = f"per {label}"
+        elif dim == "basis":
+            words = "in both bases" if label == "both" else f"in the {label} basis"
+        said.append(words.removeprefix("at ") if said else words)
+    return ", ".join(said)
 
 
 def at_places(extreme: Extreme) -> str:
@@ -46,16 +44,12 @@ def at_places(extreme: Extreme) -> str:
     return listed([at(place) for place in extreme.places])
 
 
-def rise_in_short(rise: Rise) -> str:
-    """Where a learning curve rises most, for a figure."""
-    return f"steepest rise: {percent(rise.before)} to {percent(rise.after)}"
-
-
-def rise_in_words(rise: Rise | None) -> str:
-    """What a figure shades of a learning curve, and what that does not show."""
+def rise_in_words(rise: Rise | None) -> tuple[str, str]:
+    """Where a learning curve rises most, for a figure; then what it shades there, and what that does not show."""
     if rise is None:
-        return f"Accuracy never rises by {percent(LEAST_RISE)} or more between two evaluations, so nothing is shaded."
-    return (
+        least = percent(LEAST_RISE)
+        return "", f"Accuracy never rises by {least} or more between two evaluations, so nothing is shaded."
+    return f"steepest rise: {percent(rise.before)} to {percent(rise.after)}", (
         f"Shaded: of all intervals between evaluations the one with the steepest rise, steps {rise.start:,} to "
         f"{rise.end:,}. It shows neither when in it the change came nor whether it was sudden."
     )

@@ -9,7 +9,7 @@ import numpy as np
 from workbench.instruments.attention.strongest_paths import Path
 from workbench.judgement.collapse_phases import Phases
 from workbench.judgement.grokking import GROKKED, HalfWay, early_rise
-from workbench.judgement.shuffled import classes_apart, one_step
+from workbench.judgement.shuffled import one_step
 from workbench.measurement import Measurement
 from workbench.measurement.controls import control_in_words
 from workbench.measurement.numbers import counted, number, percent
@@ -139,10 +139,11 @@ def early_rise_in_words(measured: Measurement, control: Measurement) -> str:
             f"No two checkpoints lie between the first with {percent(GROKKED)} of the questions trained on right and "
             "the first with half of the held-out ones, so nothing is known of a phase by heart."
         )
+    start, end, rise = key
     return (
-        f"From step {key.start:,} to step {key.end:,}, while the questions trained on are answered and fewer than half "
-        f"of the held-out ones, the excluded loss rises by {number(key.nats, 'nats')}, that without other frequencies "
-        f"by {number(others.nats, 'nats')}."
+        f"From step {start:,} to step {end:,}, while the questions trained on are answered and fewer than half "
+        f"of the held-out ones, the excluded loss rises by {number(rise, 'nats')}, that without other frequencies "
+        f"by {number(others[-1], 'nats')}."
     )
 
 
@@ -199,18 +200,17 @@ def told_apart(between: Measurement) -> str | None:
 
     Returns None where there is no variance.
     """
-    found = classes_apart(between)
-    if found is None:
+    own, shuffled = (between.select(within="all", labels=labels) for labels in between.coords["labels"])
+    if np.isnan(own.values) or shuffled.high is None:
         return None
-    text = f"{percent(found.value)} of the variance lies between classes of {between.settings['label']}"
-    if not found.beyond:
-        return f"{text}, no more than with shuffled labels (at most {percent(found.most)})."
+    text = f"{percent(float(own.values))} of the variance lies between classes of {between.settings['label']}"
+    # It has to exceed every one of 20 shuffles, as one at random does in 1 of 21 cases.
+    most = percent(float(shuffled.high))
+    if not own.values > shuffled.high:
+        return f"{text}, no more than with shuffled labels (at most {most})."
     best = max(between.coords["within"][:-1], key=lambda k: float(between.select(within=k, labels="true").values))
     share = float(between.select(within=best, labels="true").values)
-    return (
-        f"{text}, with shuffled labels at most {percent(found.most)}; most of all along component {best} "
-        f"({percent(share)})."
-    )
+    return f"{text}, with shuffled labels at most {most}; most of all along component {best} ({percent(share)})."
 
 
 def spread_of_scores(m: Measurement) -> str | None:
@@ -242,7 +242,7 @@ def largest_of_rows(m: Measurement) -> str | None:
     """
     if min(m.values.shape) < FEWEST_ROWS:
         return None
-    found, rows = one_step(m.values), len(m.values)
+    (step, n, chance), rows = one_step(m.values), len(m.values)
     row = int(np.abs(m.values).max(1).argmax())
     column = int(np.abs(m.values[row]).argmax())
     largest = number(float(m.values[row, column]), m.units)
@@ -250,18 +250,18 @@ def largest_of_rows(m: Measurement) -> str | None:
     kind = m.settings.get("kind")
     if kind == "QK token-position":
         numbers = list(m.coords["from"]) == list(m.coords["to"])  # a token's word is a position's
-        if found.step or not (found.beyond and numbers):
+        if step or not (n > chance and numbers):
             return f"{capitalised(most)}."
-        of_all, mixed = counted(found.value, rows), counted(found.most, rows)
+        of_all, mixed = counted(n, rows), counted(chance, rows)
         own = f"{of_all} tokens score highest the position of their number"
         return f"{own} (with columns shuffled, at most {mixed}); {most}."
     what, among = ("position", "positions") if kind == "QK position-position" else ("token", "vocabulary")
     of_the, in_the = (" of the vocabulary", " in the vocabulary") if what == "token" else ("", "")
-    if not found.beyond:
+    if not n > chance:
         return f"The largest entries of the {rows} rows follow no one step through the {among}; {most}."
-    way, far = "next" if found.step > 0 else "previous", abs(found.step)
-    where = f"the {what} itself" if not found.step else f"the {way} {what}{of_the}"
+    way, far = "next" if step > 0 else "previous", abs(step)
+    where = f"the {what} itself" if not step else f"the {way} {what}{of_the}"
     if far > 1:
-        where = f"the {what} {far} places {'after' if found.step > 0 else 'before'} it{in_the}"
-    mixed = f"with columns shuffled, at most {counted(found.most, rows)}"
-    return f"{counted(found.value, rows)} rows have their largest entry at {where} ({mixed}); {most}."
+        where = f"the {what} {far} places {'after' if step > 0 else 'before'} it{in_the}"
+    mixed = f"with columns shuffled, at most {counted(chance, rows)}"
+    return f"{counted(n, rows)} rows have their largest entry at {where} ({mixed}); {most}."

@@ -44,12 +44,13 @@ def of_answers(
     )
 
 
-def of_gap(means: Measurement, n: int) -> str:
-    """The metric in both runs, and what a share is of.
+def of_gap(means: Measurement, n: int, no_gap: Measurement | None) -> str:
+    """The metric in both runs, and what a share is of; or that the model does not tell the questions of a pair apart.
 
     Args:
         means: the metric by `run`, mean over pairs.
         n: how many pairs.
+        no_gap: the gap, where its interval does not lie above 0; else None.
     """
     about = means.settings
     clean, corrupted = (means.select(run=run) for run in ("clean", "corrupted"))
@@ -60,17 +61,16 @@ def of_gap(means: Measurement, n: int) -> str:
         else ("corrupted parts put into the clean run")
     )
     gap = number(float(clean.values) - float(corrupted.values))
-    return (
+    text = (
         f"{about['metric']} on {n} pairs of kind {about['pairs']}{later}: {of_mean(clean)} on the clean questions, "
         f"{of_mean(corrupted)} on the corrupted ones. Shares are of this gap of {gap}, {way}."
     )
-
-
-def of_no_gap(gap: Measurement) -> str:
-    """What can be said where the model does not tell the questions of a pair apart."""
+    if no_gap is None:
+        return text
     return (
-        f"The gap is {of_mean(gap)}: its interval does not lie above 0, so that nothing can be told as a share of it. "
-        "Choose pairs whose two questions the model answers differently, each with its own answer, or more of them."
+        f"{text}\nThe gap is {of_mean(no_gap)}: its interval does not lie above 0, so that nothing can be told as a "
+        "share of it. Choose pairs whose two questions the model answers differently, each with its own answer, or "
+        "more of them."
     )
 
 
@@ -106,24 +106,31 @@ def of_places(what: str, rows: Sequence[tuple[str, Measurement, float | None]], 
     return [f"{what}:", *in_columns(lines)]
 
 
-def of_strongest_control(shares: Mapping[str, float]) -> str:
-    """The largest share on pairs that change nothing relevant, of each kind of part."""
-    each = ", ".join(f"{percent(value)} ({what})" for what, value in shares.items())
-    return f"On pairs that change nothing relevant, the most that any place changes the metric by is {each} of the gap."
+def of_choice(
+    n_chosen: int, n_told: int, method: str, control: Mapping[str, float], cut_short: Sequence[str]
+) -> list[str]:
+    """What the control shows, how places were chosen, by which method, and what was kept if it was interrupted.
 
-
-def of_choice(n_chosen: int, n_told: int, method: str) -> str:
-    """How places were chosen, and by which method."""
-    return f"Places were chosen on {n_chosen} pairs, and their shares are of the other {n_told}. {OF_METHOD[method]}"
-
-
-def of_cut_short(parts: Sequence[str], control: bool) -> str:
-    """What is kept of patching that was interrupted, and how to have the rest."""
-    beside = "" if control else ", without control pairs"
-    return (
-        f"Interrupted: the maps of {', '.join(parts)} are whole{beside}; of the strongest places only those above were "
-        "patched once more. The same command, not interrupted, measures the rest."
+    Args:
+        n_chosen, n_told: on how many pairs they were chosen, and of how many the shares told are.
+        method: of patching.
+        control: kind of part -> the largest share on pairs that change nothing relevant; empty without such pairs.
+        cut_short: of patching that was interrupted, the parts whose maps are whole; empty of one that was not.
+    """
+    lines, beside = [], ", without control pairs"
+    if control:
+        most, beside = ", ".join(f"{percent(value)} ({what})" for what, value in control.items()), ""
+        nothing = "On pairs that change nothing relevant, the most that any place changes the metric by is"
+        lines.append(f"{nothing} {most} of the gap.")
+    lines.append(
+        f"Places were chosen on {n_chosen} pairs, and their shares are of the other {n_told}. {OF_METHOD[method]}"
     )
+    if cut_short:
+        lines.append(
+            f"Interrupted: the maps of {', '.join(cut_short)} are whole{beside}; of the strongest places only those "
+            "above were patched once more. The same command, not interrupted, measures the rest."
+        )
+    return lines
 
 
 def _share(mean: Measurement, n: int) -> str:

@@ -172,16 +172,11 @@ def _edit(judged: Used) -> str:
     return said
 
 
-def status(finding: Finding) -> str:
-    """What is known of a label, in a word or a few."""
-    return STATUS[finding.status]
-
-
 def finding(found: Finding) -> str:
     """What is known of a label, its probe and its causal tests, in a few lines."""
     where = found.label.replace("_", " ") + (f" at {found.place}" if found.place else "")
     first = f", first {at_point(found.point)}" if found.point else ""
-    lines = [f"{where}: {status(found)}{first}", decodable(found.decodable)]
+    lines = [f"{where}: {STATUS[found.status]}{first}", decodable(found.decodable)]
     if found.test is not None:
         lines.append(used(found.test))
         if len(found.tests) > 1:

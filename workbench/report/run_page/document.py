@@ -45,7 +45,7 @@ def document(holds: Contents, heads: Sequence[Head]) -> str:
     data = holds.data(heads)
     script = ""
     for name in ("clicks", "film"):  # each as a function of this name, which shares nothing with the others
-        source = scripts.script(name).replace("export default function", "function component")
+        source = scripts.source(name).replace("export default function", "function component")
         script += f"const {name} = (() => {{\n{source}\nreturn component\n}})()\n"
     script += _file("page.js")
     allowed = f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
@@ -57,7 +57,7 @@ def document(holds: Contents, heads: Sequence[Head]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta name="color-scheme" content="light dark"><title>{in_html(holds.run.name)} · workbench</title>'
-        f"<style>{scripts.style()}\n{_file('page.css')}</style></head><body>{body}"
+        f"<style>{scripts.source('style')}\n{_file('page.css')}</style></head><body>{body}"
         f'<script type="application/octet-stream" id="packed">{packed}</script><script>{script}</script></body></html>'
     )
 
