@@ -18,7 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench import interventions
-from workbench.capture import LOGITS, Capture, Subject
+from workbench.capture import Capture, Subject
+from workbench.instruments.shared import logits_alone
 from workbench.instruments.weights.fourier import key_frequencies, without
 from workbench.interventions import Question, SpanEdit
 from workbench.measurement import Measurement
@@ -35,13 +36,12 @@ CAUSAL_CAPTION = (
 )
 
 
+needs = logits_alone
+
+
 def why_not(subject: Subject) -> str | None:
     """Why this claim cannot be tested on this model, in one line; None if it can."""
     return None if isinstance(subject.task, ModularAddition) else f"the task {subject.task.name} is no modular addition"
-
-
-def needs(subject: Subject) -> list[str]:
-    return [LOGITS]
 
 
 def _embedding(subject: Subject) -> Float[Tensor, "p d_model"]:

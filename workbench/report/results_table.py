@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from workbench.figures.style import BLUE, framed
 from workbench.inspection.learning_curves import single, units_of
 from workbench.measurement import Measurement, p_values
-from workbench.measurement.compare_runs import compare_over_seeds, mean_over_runs
+from workbench.measurement.compare_runs import compare_over_seeds, over_seeds
 from workbench.measurement.numbers import difference, p_alone, with_interval
 from workbench.runs import Run, open_runs
 from workbench.runs.config import HOW_OFTEN
@@ -165,7 +165,7 @@ def _mean(runs: Sequence[Run], metric: str, group: str) -> Measurement:
     seeds = [run.config.seed for run in runs]
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"two runs of the group {group!r} have the seed {max(seeds, key=seeds.count)}: choose one")
-    return mean_over_runs([_last(run, metric) for run in runs], seeds)
+    return over_seeds([_last(run, metric) for run in runs], seeds, shared=True)
 
 
 def _last(run: Run, metric: str) -> Measurement:

@@ -18,7 +18,7 @@ from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, 
 from workbench.interventions import head_in_words
 from workbench.judgement.words import claims
 from workbench.measurement import Measurement, numbers
-from workbench.measurement.controls import UNTRAINED, control_in_short, control_in_words
+from workbench.measurement.controls import UNTRAINED, control_in_words
 from workbench.measurement.places import place_in_words, point_name
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import where_in_words
@@ -222,7 +222,7 @@ def _named(m: Measurement) -> str:
     control = str(m.labels)
     if not control:
         return "none"
-    return f"{control_in_short(control)} {share_of_draws(m) if control == UNTRAINED else share(m)}"
+    return f"{control_in_words(control, short=True)} {share_of_draws(m) if control == UNTRAINED else share(m)}"
 
 
 def _coordinates(columns: Sequence[Column], name: str) -> list[tuple[str, Any]]:
