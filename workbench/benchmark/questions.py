@@ -14,9 +14,8 @@ from torch import Tensor
 from workbench.benchmark.nulls import LABELS, null_of
 from workbench.benchmark.subjects import Effect, Label, Planted, PlantedTruth, make
 from workbench.benchmark.subjects.symbols import Symbols
-from workbench.circuits import Comparison, Graph, activation_patching, path_patching
+from workbench.circuits import Comparison, Graph, node_scores, path_patching
 from workbench.circuits.hypotheses import Hypothesis, Interchange, at_first, interchanges
-from workbench.circuits.nodes import of_whole_nodes
 from workbench.circuits.rewired import rewired_logits, writes
 from workbench.instruments.residual.projection import from_embedding
 from workbench.tasks.labels import label_names
@@ -147,10 +146,10 @@ def _whole(name: str, seed: int) -> tuple[Posed, ...]:
     exact = make(name, seed, torch.float64)
     pairs = exact.task().minimal_pairs(TRUE_PAIRS, generator(seed, "true effects"))
     comparison = Comparison(exact.hooked(), pairs)
-    of_edges, of_nodes = path_patching(comparison), of_whole_nodes(comparison, activation_patching)
+    of_edges, of_nodes = path_patching(comparison), node_scores(comparison, exact=True, by_position=False)
     effects: dict[Asks, dict[str, float]] = {  # the exact means
         Asks.EDGES: dict(zip(of_edges.coords["edge"], of_edges.values.mean(-1).tolist(), strict=True)),
-        Asks.NODES: {name: float(of_pairs.mean()) for name, of_pairs in of_nodes.items()},
+        Asks.NODES: dict(zip(of_nodes.coords["node"], of_nodes.values.mean(-1).tolist(), strict=True)),
     }
     carrying = frozenset(carry(exact, comparison.of(pairs[:PAIRS])))
     parts = [

@@ -21,7 +21,7 @@ from workbench import interventions
 from workbench.capture import Capture, Subject
 from workbench.instruments.shared import logits_alone
 from workbench.instruments.weights.fourier import key_frequencies, without
-from workbench.interventions import Question, SpanEdit
+from workbench.interventions import SpanEdit
 from workbench.measurement import Measurement
 from workbench.models import AnyHooked
 from workbench.tasks import Batch, correct
@@ -94,9 +94,9 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
         values = residual.clone()
         values[:, 0] += component[other] - component[tokens[:, 0]]
         edits[name] = SpanEdit(POINT, span, values, (other + tokens[:, 1]) % p)
-    question = Question(torch.full((len(tokens),), 2), right)
+    last = torch.full_like(right, 2)
     return interventions.outcomes(
-        model, subject, tokens, question, edits, name="Fourier addition", caption=CAUSAL_CAPTION
+        model, subject, tokens, last, right, edits, name="Fourier addition", caption=CAUSAL_CAPTION
     )
 
 

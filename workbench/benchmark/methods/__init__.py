@@ -35,10 +35,10 @@ METHODS: dict[str, Method] = {
     "transformer_lens_eap": edges.transformer_lens_eap,
     "activation_patching": nodes.patched(
         "Activation patching: each head or MLP alone writes what it wrote in the other run.",
-        circuits.activation_patching,
+        exact=True,
     ),
     "attribution_patching": nodes.patched(
-        "Attribution patching: the same to first order, from one gradient.", circuits.attribution_patching
+        "Attribution patching: the same to first order, from one gradient.", exact=False
     ),
     "direct_attribution": nodes.direct_attribution,
     "magnitude": chance.magnitude,
