@@ -79,7 +79,7 @@ def online_code(
         split: the sequences that are coded (those to fit on), and those to test on.
         kind, settings, seed: of the probe; the seed is that of the order of the sequences, too.
 
-    Returns bits a label of each fitted sequence; number fitted -> share decoded of each test sequence; the uniform bits.
+    Returns each fitted sequence's bits a label; number fitted -> share decoded of each test sequence; uniform bits.
     """
     names = example[split.fit].unique()
     order = names[torch.randperm(len(names), generator=generator(seed, "blocks"))]

@@ -72,7 +72,7 @@ class Answers(list[Answer]):
     def json(self) -> str:
         """The question, the settings, the findings (sentences, judgements as fields, causal tests) and every share."""
         findings = []
-        for answer, finding in ((answer, finding) for answer in self for finding in answer.findings):
+        for answer, finding in ((each, finding) for each in self for finding in each.findings):
             use = answer.use(finding)
             parts = {} if use is None else {"effect": use.effect, "excess": use.excess, "sizes": use.sizes}
             if use is not None and use.nulls is not None:

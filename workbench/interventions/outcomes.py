@@ -111,22 +111,20 @@ def outcomes(
         model, subject, tokens: the hooked model, its facts, and what it runs on.
         position, answer: where the logits give each example's answer, and the right one.
         edits: name (`claimed`, …, `elsewhere`) -> edit.
-        name, caption: name and caption of the measurement.
-        edited: where the edit is made, in words, if not in the whole residual.
+        name, caption, edited: of the measurement; where the edit is made, in words, if not in the whole residual.
 
     Returns 1 or 0, NaN where an example allows no test: dims `edit`, `outcome` (`as claimed`, `changed`), `example`.
     """
-    before = _answers(model, tokens, position, None)
-    values = np.full((len(edits), len(OUTCOMES), len(tokens)), np.nan)
-    for i, edit in enumerate(edits.values()):
+    before, values = _answers(model, tokens, position, None), list[Tensor]()
+    for edit in edits.values():
         after = _answers(model, tokens, position, edit)
         tested = edit.span.any(-1) & (before == answer) & (edit.predicted != before)
         became = torch.stack([after == edit.predicted, after != before]).double()  # in the order of OUTCOMES
-        values[i] = torch.where(tested, became, torch.nan).numpy()
+        values.append(torch.where(tested, became, torch.nan))
     points, where = {name: edit.point for name, edit in edits.items()}, {} if edited is None else {"edited": edited}
     return Measurement(
         name=name,
-        values=values,
+        values=torch.stack(values).numpy(),
         dims=("edit", "outcome", "example"),
         coords={"edit": list(edits), "outcome": OUTCOMES, "example": range(len(tokens))},
         units="share",
