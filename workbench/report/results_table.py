@@ -16,7 +16,7 @@ from workbench.figures.style import BLUE, framed
 from workbench.inspection.learning_curves import single, units_of
 from workbench.measurement import Measurement, p_values
 from workbench.measurement.compare_runs import compare_over_seeds, over_seeds
-from workbench.measurement.numbers import difference, p_alone, with_interval
+from workbench.measurement.numbers import difference, p_value, with_interval
 from workbench.runs import Run, open_runs
 from workbench.runs.config import HOW_OFTEN
 from workbench.runs.listing import check_column, filtered, row_of
@@ -209,7 +209,7 @@ def shown(frame: pd.DataFrame, metric: str) -> tuple[list[str], list[list[str]]]
         cells += [with_interval(row["mean"], row["low"], row["high"], units), str(row["n"])]
         if compared:
             cells.append(difference(row["difference"], row["difference_low"], row["difference_high"], units))
-            cells.append(p_alone(row["p"]))
+            cells.append(p_value(row["p"], alone=True))
         rows.append(cells)
     return headings, rows
 
