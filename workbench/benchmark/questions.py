@@ -117,18 +117,17 @@ def check_seed(seed: int) -> None:
         raise ValueError("a seed is a whole number from 0 to 2^48")
 
 
-def posed(name: str, seed: int, null: str = "") -> list[Posed]:
-    """All questions that can be asked of a subject, with all by which answers are scored.
+def posed(name: str, seed: int, null: str = "", *, scored: bool = True) -> list[Posed]:
+    """All questions that can be asked of a subject, with what is true.
 
     Args:
         name, seed: as for `subjects.make`.
         null: one of `NULLS`, `LABELS`, or empty for the subject itself.
+        scored: of the subject itself, with all by which answers are scored, which takes long, and with the questions
+            about subspaces; otherwise those about edges, nodes and labels alone, as of nulls.
     """
-    return plain(name, seed, null) if null else list(_whole(name, seed))
-
-
-def plain(name: str, seed: int, null: str = "") -> list[Posed]:
-    """The questions about edges, nodes and labels with what is true, and nothing that takes long; as `posed`."""
+    if scored and not null:
+        return list(_whole(name, seed))
     planted = make(name, seed)
     if not null:
         return [*_on_pairs(planted, seed), *_of_labels(planted)]
@@ -161,7 +160,7 @@ def _whole(name: str, seed: int) -> tuple[Posed, ...]:
         )
         if part.question.asks in effects
         else part
-        for part in plain(name, seed)
+        for part in posed(name, seed, scored=False)
     ]
     return (*parts, *_where(make(name, seed), seed))
 
