@@ -13,8 +13,7 @@ import torch
 from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
-from workbench.benchmark.nulls import NULLS
-from workbench.benchmark.questions import Asks, Posed, check_seed, posed
+from workbench.benchmark.questions import NULLS, Asks, Posed, check_seed, posed
 from workbench.benchmark.scoring import calls
 from workbench.benchmark.subjects import SUBJECTS
 from workbench.models import Decoder, DecoderConfig

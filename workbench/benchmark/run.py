@@ -15,8 +15,7 @@ from typing import Any
 from torch.nn.modules.module import register_module_forward_hook
 
 from workbench.benchmark.methods import METHODS
-from workbench.benchmark.nulls import LABELS, NULLS
-from workbench.benchmark.questions import check_seed, posed
+from workbench.benchmark.questions import LABELS, NULLS, check_seed, posed
 from workbench.benchmark.results import Results, Row
 from workbench.benchmark.scoring import score
 from workbench.benchmark.subjects import SUBJECTS
