@@ -222,7 +222,7 @@ class ProbeData:
         """The share right if the answer is always the most frequent class; for a regression the mean: R² is 0."""
         if kind == REGRESSION:
             return torch.zeros_like(self._from_token(kind, settings))
-        return decoding.majority(self.y, self.split)
+        return decoding.by_token(None, self.y, self.split)
 
     def _from_token(self, kind: str, settings: dict[str, Any]) -> Float[Tensor, "label place sequence"]:
         """The share decoded from the current token alone."""

@@ -206,28 +206,21 @@ def decode(
     return split.by_sequence(whole(right, problems))
 
 
-def majority(labels: Sequence[Int[Tensor, "place n *class"]], split: Split) -> Float[Tensor, "label place sequence"]:
-    """The share right of each test sequence if the answer is always the most frequent class; see `decode`."""
-    problems = columns(labels, split.fit)
-    y = torch.stack([problem.y[:, split.test] for problem in problems])
-    right = torch.where(y < 0, torch.nan, (y == 0).float())  # the most frequent class is 0
-    return split.by_sequence(whole(right, problems))
-
-
 def by_token(
-    tokens: Int[Tensor, "place n"], labels: Sequence[Int[Tensor, "place n *class"]], split: Split
+    tokens: Int[Tensor, "place n"] | None, labels: Sequence[Int[Tensor, "place n *class"]], split: Split
 ) -> Float[Tensor, "label place sequence"]:
     """The share right if the answer is the most frequent class of the current token: all that the token alone tells.
 
-    The answer for a token that no fitted sequence has at this place is the most frequent class of all.
+    The answer for a token that no fitted sequence has at this place is the most frequent class of all, and so it is
+    throughout where tokens are None.
     """
-    problems = columns(labels, split.fit)
+    problems, n_tokens = columns(labels, split.fit), 0 if tokens is None else int(tokens.amax()) + 1
     right = []
     for column in problems:
         answer = torch.zeros_like(column.y)  # the most frequent class is 0
-        for place, (token, y) in enumerate(zip(tokens, column.y, strict=True)):
+        for place, (token, y) in enumerate(() if tokens is None else zip(tokens, column.y, strict=True)):
             known = split.fit[y[split.fit] >= 0]
-            counts = torch.zeros(int(tokens.amax()) + 1, int(column.n_classes[place]) or 1)
+            counts = torch.zeros(n_tokens, int(column.n_classes[place]) or 1)
             counts.index_put_((token[known], y[known]), torch.ones(len(known)), accumulate=True)
             answer[place] = counts.argmax(-1)[token.clamp(min=0)]
         right.append(torch.where(column.y < 0, torch.nan, (answer == column.y).float())[:, split.test])

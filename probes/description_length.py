@@ -45,6 +45,9 @@ class Description:
     uniform: float
 
 
+Code = tuple[Float[Tensor, "point place sequence"], dict[int, Float[Tensor, "point place test"]], float]
+
+
 def blocks(n: int) -> list[int]:
     """The ends of the blocks: 16, 32, 64, … and all.
 
@@ -59,21 +62,6 @@ def blocks(n: int) -> list[int]:
     return ends
 
 
-@dataclass(frozen=True)
-class OnlineCode:
-    """The online code of one label.
-
-    Attributes:
-        bits: bits per label of each fitted sequence.
-        curve: number of fitted sequences -> share decoded of each test sequence.
-        uniform: bits per label of the uniform code.
-    """
-
-    bits: Float[Tensor, "point place sequence"]
-    curve: dict[int, Float[Tensor, "point place test"]]
-    uniform: float
-
-
 def online_code(
     x: Float[Tensor, "point place n d"],
     y: Int[Tensor, "place n *class"],
@@ -83,16 +71,15 @@ def online_code(
     kind: str,
     seed: int,
     **settings: Any,
-) -> OnlineCode:
+) -> Code:
     """Encode the labels block by block, each with a probe fitted on the blocks before it.
 
     Args:
-        x: the vectors that the probe reads.
-        y: one label, −1 where a row has none.
-        example: which sequence each row is of.
+        x, y, example: the vectors that the probe reads; one label, −1 where a row has none; each row's sequence.
         split: the sequences that are coded (those to fit on), and those to test on.
-        kind, settings: of the probe.
-        seed: of the order of the sequences, and of the probe.
+        kind, settings, seed: of the probe; the seed is that of the order of the sequences, too.
+
+    Returns each fitted sequence's bits a label; number fitted -> share decoded of each test sequence; uniform bits.
     """
     names = example[split.fit].unique()
     order = names[torch.randperm(len(names), generator=generator(seed, "blocks"))]
@@ -113,7 +100,7 @@ def online_code(
     coded = torch.where(there, cost, torch.nan)[..., split.fit]
     coding = Split.of(example, torch.isin(example, order))
     assert torch.equal(coding.test, split.fit)
-    return OnlineCode(coding.by_sequence(coded), curve, uniform)
+    return coding.by_sequence(coded), curve, uniform
 
 
 def _bits(
@@ -171,11 +158,11 @@ def description_length(
 
 
 def _described(
-    codes: Mapping[str, OnlineCode], points: Sequence[str], places: Sequence[str], about: dict[str, Any]
+    codes: Mapping[str, Code], points: Sequence[str], places: Sequence[str], about: dict[str, Any]
 ) -> Description:
     """The codes of a label under each condition, as means over sequences; a single place is no dim."""
-    trained, label = codes[TRAINED], str(about["label"]).replace("_", " ")
-    coords = {"condition": list(codes), "fitted": list(trained.curve), "point": list(points), "place": list(places)}
+    (_, curve, uniform), label = codes[TRAINED], str(about["label"]).replace("_", " ")
+    coords = {"condition": list(codes), "fitted": list(curve), "point": list(points), "place": list(places)}
 
     def averaged(name: str, values: Tensor, dims: tuple[str, ...], units: str) -> Measurement:
         axes: dict[str, Any] = {**{dim: coords[dim] for dim in dims}, "example": range(values.shape[-1])}
@@ -183,12 +170,12 @@ def _described(
         mean = Measurement(f"{name}: {label}", array, (*dims, "example"), axes, units, about, caption=CAPTION).mean()
         return mean.select(place=places[0]) if len(places) == 1 else mean
 
-    bits = torch.stack([code.bits for code in codes.values()])
-    shares = torch.stack([torch.stack(list(code.curve.values())) for code in codes.values()])
+    bits = torch.stack([each for each, _, _ in codes.values()])
+    shares = torch.stack([torch.stack(list(each.values())) for _, each, _ in codes.values()])
     return Description(
         averaged("Description length", bits, ("condition", "point", "place"), "bits a label"),
         averaged("Learning curve", shares, ("condition", "fitted", "point", "place"), "share"),
-        trained.uniform,
+        uniform,
     )
 
 

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 NEVER = -1e9  # the score of a class that a label does not have
-
-
-class Fitted(Protocol):
-    """Fitted probes, one for every cell and label."""
-
-    def scores(self, x: Float[Tensor, "cell n d"]) -> Float[Tensor, "cell label n class"]:
-        """The score of each class for each row; the largest is the prediction."""
-        ...
-
-
-Kind = Callable[..., Fitted]
-"""(x, y, n_classes, generator=…, settings) -> Fitted."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +67,13 @@ class Scale:
         """The weights for vectors as they are, from those for standardised ones."""
         weight = weight * self.by[:, None, :, None]
         return Linear(weight, bias - torch.einsum("cd,cldk->clk", self.mean, weight))
+
+
+Fitted = Linear | Network
+"""Fitted probes, one for every cell and label: `scores` of each class for each row, the largest the prediction."""
+
+Kind = Callable[..., Fitted]
+"""(x, y, n_classes, generator=…, settings) -> Fitted."""
 
 
 def at_least(name: str, value: object, least: float, whole: bool = False) -> None:

@@ -41,6 +41,8 @@ class Preset:
         n: number of sequences.
         kind: kind of probe.
         causal: whether decodable labels are tested causally.
+        where_asked: whether each label is what a box holds, read where that box is asked for: `positions` then stands
+            for all the boxes.
     """
 
     question: str
@@ -50,6 +52,7 @@ class Preset:
     n: int = 1024
     kind: str = "logistic"
     causal: bool = True
+    where_asked: bool = False
 
     def applies(self, task: Task) -> bool:
         """Whether the question can be asked of a task."""
@@ -63,24 +66,19 @@ class Preset:
 
     def rule(self, label: str) -> Rule:
         """The rule for the positions of one label."""
-        return self.positions
-
-
-@dataclass(frozen=True)
-class BoxPreset(Preset):
-    """A question about what each box holds, read where that box is asked for: `positions` stands for all the boxes."""
-
-    def rule(self, label: str) -> Rule:
-        """The rule for the positions of one label."""
-        return f"{BOX}{label.removeprefix(CONTENTS)}"
+        return f"{BOX}{label.removeprefix(CONTENTS)}" if self.where_asked else self.positions
 
 
 PRESETS: dict[str, Preset] = {
     "entity-state": Preset(
         "What does the model know of each box at the end of each sentence?", ("boxes",), ("contents_*",), "clauses"
     ),
-    "entity-answer": BoxPreset(
-        "What does the model know of a box where its contents are asked for?", ("boxes",), ("contents_*",), f"{BOX}*"
+    "entity-answer": Preset(
+        "What does the model know of a box where its contents are asked for?",
+        ("boxes",),
+        ("contents_*",),
+        f"{BOX}*",
+        where_asked=True,
     ),
     "hops": Preset(
         "How far up its chain does each token know its ancestors?",
@@ -162,13 +160,6 @@ def applicable(task: Task) -> list[str]:
     return [name for name, preset in PRESETS.items() if preset.applies(task)]
 
 
-def check(name: str, task: Task) -> None:
-    """Raise ValueError if a preset cannot be asked of a task; the message says which can."""
-    if not PRESETS[name].applies(task):
-        about = ", ".join(PRESETS[name].tasks)
-        raise ValueError(f"{name} is about {about}; of {task.name} there is: {', '.join(applicable(task))}")
-
-
 def question(name: str, task: Task, positions: Rule | None = None) -> Preset:
     """A preset by name; or the question about a label of the task, or about all labels of a pattern such as `parent_*`.
 
@@ -182,7 +173,9 @@ def question(name: str, task: Task, positions: Rule | None = None) -> Preset:
         ValueError: if there is neither, the preset is about another task, or positions are given for a preset.
     """
     if name in PRESETS and (PRESETS[name].applies(task) or name not in label_names(task)):
-        check(name, task)
+        if not PRESETS[name].applies(task):
+            about = ", ".join(PRESETS[name].tasks)
+            raise ValueError(f"{name} is about {about}; of {task.name} there is: {', '.join(applicable(task))}")
         if positions is not None:
             raise ValueError(
                 f"{name} says itself where it reads; give positions for a label, such as {label_names(task)[0]}"

@@ -71,9 +71,27 @@ class Answers(list[Answer]):
 
     def json(self) -> str:
         """The question, the settings, the findings (sentences, judgements as fields, causal tests) and every share."""
+        findings = []
+        for answer, finding in ((each, finding) for each in self for finding in each.findings):
+            use = answer.use(finding)
+            parts = {} if use is None else {"effect": use.effect, "excess": use.excess, "sizes": use.sizes}
+            if use is not None and use.nulls is not None:
+                parts["nulls"] = use.nulls
+            findings.append(
+                {
+                    "run": answer.measured.settings["model"],
+                    "preset": answer.preset,
+                    "verdict": words.STATUS[finding.status],
+                    "decoded": words.decodable(finding.decodable),
+                    "causal": None if finding.test is None else words.used(finding.test),
+                    "status": finding.status,
+                    **finding.model_dump(mode="json"),
+                    **{name: part.to_dict() for name, part in parts.items()},
+                }
+            )
         settings = [dict(answer.measured.settings) for answer in self]
         measured = [answer.measured.to_dict() for answer in self]
-        content = {"format": "probe/1", "question": self[0].question, "settings": settings, "findings": findings(self)}
+        content = {"format": "probe/1", "question": self[0].question, "settings": settings, "findings": findings}
         return as_json(content | {"measured": measured})
 
     def save(self, folder: Path) -> None:
@@ -185,30 +203,6 @@ def _table(measured: Measurement) -> str:
     lines = [["", *names], *map(list, zip(points, *columns, strict=True))]
     aligned = ([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines)
     return "\n".join("  ".join(["", *line]) for line in aligned)
-
-
-def findings(answers: Sequence[Answer]) -> list[dict[str, Any]]:
-    """The findings, ready for JSON: the sentences, the judgement as fields, and the numbers of the causal test."""
-    found = []
-    for answer in answers:
-        for finding in answer.findings:
-            use = answer.use(finding)
-            parts = {} if use is None else {"effect": use.effect, "excess": use.excess, "sizes": use.sizes}
-            if use is not None and use.nulls is not None:
-                parts["nulls"] = use.nulls
-            found.append(
-                {
-                    "run": answer.measured.settings["model"],
-                    "preset": answer.preset,
-                    "verdict": words.STATUS[finding.status],
-                    "decoded": words.decodable(finding.decodable),
-                    "causal": None if finding.test is None else words.used(finding.test),
-                    "status": finding.status,
-                    **finding.model_dump(mode="json"),
-                    **{name: part.to_dict() for name, part in parts.items()},
-                }
-            )
-    return found
 
 
 def _page(answers: Answers) -> str:

@@ -19,7 +19,7 @@ from workbench.judgement.claim import Judgement, Often
 from workbench.judgement.findings import Findings
 from workbench.judgement.words import claims as words
 from workbench.measurement import Measurement, numbers
-from workbench.measurement.controls import control_in_short
+from workbench.measurement.controls import control_in_words
 from workbench.measurement.places import place_in_words
 from workbench.mechanisms import MECHANISMS, sentence, title
 from workbench.util.words import capitalised
@@ -96,8 +96,9 @@ def _card(look: Look, name: str, found: Inspected, known: Findings | None) -> No
     here = here if found.head is None else select_head(here, found.head)
     rate = result.mean
     several = bool(rate.dims)  # places at which it is read, each with a row
+    controls = " | ".join(control_in_words(name, short=True) for name in result.controls)
     lines = [
-        f"{'| at ' if several else ''}| here | held-out | {' | '.join(map(control_in_short, result.controls))} |",
+        f"{'| at ' if several else ''}| here | held-out | {controls} |",
         ("|:--" if several else "") + "|" + "--:|" * (2 + len(result.controls)),
     ]
     scores = []

@@ -20,6 +20,7 @@ from workbench.app.state import Look, Opened
 from workbench.capture import Capture
 from workbench.instruments.attention import attention_graph, rollout
 from workbench.instruments.attention.strongest_paths import Path, across_layers, table, within_layer
+from workbench.instruments.residual import projection
 from workbench.interventions import Head
 from workbench.judgement.words.figures import strongest_path
 from workbench.measurement.numbers import percent
@@ -58,7 +59,7 @@ def show(look: Look, head: Head, beside: Opened | None) -> None:
         head: the layer and head in focus.
         beside: the other run, if there is one.
     """
-    words = attention_graph.position_names(look.seen, 0)
+    words = projection.position_names(look.seen, 0)
     with panel("Strongest paths", "paths", folded=True) as p:
         if not p.open:
             return
@@ -79,7 +80,7 @@ def show(look: Look, head: Head, beside: Opened | None) -> None:
         if not value_of(paths.found):
             st.info(plain(f"No path of positive weight leads from {words[query]} back to {words[key]}."))
             return
-        names = code.assign("names", attention_graph.position_names, seen, 0)
+        names = code.assign("names", projection.position_names, seen, 0)
         draw = figures.path_arcs if within else figures.path_layers
         subtitle = f"from {words[query]} back to {words[key]}; {paths.note}"
         rows = table(value_of(paths.found), words, value_of(seen).subject.name)

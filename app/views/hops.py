@@ -28,6 +28,7 @@ from workbench.inspection import MOST_HOPS
 from workbench.inspection.judged import beside_controls
 from workbench.inspection.result import Result
 from workbench.instruments.attention import attention_graph, path_mass, resolvent, rollout
+from workbench.instruments.residual import projection
 from workbench.interventions import Head
 from workbench.judgement.words import by_place, claims
 from workbench.judgement.words.figures import arrives
@@ -94,7 +95,7 @@ def follow(look: Look) -> tuple[Head, Opened | None, int, Any]:
         with left:
             layer, head = choose_head(look)
         beside = other_run.choose_other(look, right)
-        start = first_drawn(len(attention_graph.position_names(look.seen, 0)), place=right)
+        start = first_drawn(len(projection.position_names(look.seen, 0)), place=right)
         n = max(2, n_hops(look))
         figure = code.call(figures.hop_by_hop, code.seen(look), layer=layer, head=head, n_hops=n, start=start)
         steps = code.call(resolvent.steps, code.seen(look), 0, layer, head, n_hops=n)

@@ -14,7 +14,7 @@ import torch
 import workbench
 from tests.circuits.conftest import compared
 from workbench.circuits import Comparison, activation_patching
-from workbench.circuits.patch_grid import is_aligned, patch_grid
+from workbench.circuits.patch_grid import labels, patch_grid
 from workbench.cli import main
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
@@ -38,7 +38,7 @@ def aligned(comparison: Comparison) -> Comparison:
 def test_shares_are_activation_patchings_effects_over_the_gap_between_both_runs(direction: str) -> None:
     comparison = replace(compared("standard", n=8), direction=direction)  # type: ignore[arg-type]
     same = aligned(comparison)
-    assert is_aligned([same.pairs]) and not is_aligned([comparison.pairs])
+    assert labels([same.pairs], words) is not None and labels([comparison.pairs], words) is None
     grid = patch_grid(same, words)
     gap = same.baselines[0].mean() - same.baselines[1].mean()
     for site, shares in grid.grids.items():

@@ -16,6 +16,7 @@ from workbench.figures.style import in_one_line
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.attention.strongest_paths import across_layers, within_layer
 from workbench.instruments.lens import logit_lens
+from workbench.instruments.residual import projection
 from workbench.instruments.residual.trajectory import trajectory
 from workbench.instruments.weights import basis_overlap
 from workbench.interventions.swap import Places, swap
@@ -38,7 +39,7 @@ def seen(model: Pretrained) -> Capture:
 
 def every_figure(model: Pretrained, seen: Capture) -> Iterator[go.Figure]:
     m = attention_graph.matrices(seen, 0, 0, 0, 2)
-    pattern, names = seen["blocks.0.attn.hook_pattern"][0], attention_graph.position_names(seen, 0)
+    pattern, names = seen["blocks.0.attn.hook_pattern"][0], projection.position_names(seen, 0)
     yield figures.attention_matrix(m, "pattern")
     yield figures.attention_arcs(m, "pattern")
     yield figures.attention_difference(m, m, "pattern")

@@ -168,7 +168,7 @@ def test_a_planted_linear_end_is_decoded_exactly() -> None:
     lens, found = fit_lens(model, TASK, n=8), seen(model)
     for point in ("blocks.0.hook_resid_post", "blocks.1.hook_resid_mid"):
         there = found[point]
-        decoded = logit_lens.through(found.subject, lens, point, there)
+        decoded = logit_lens.decode(found.subject, lens.translate(point, there))
         assert torch.allclose(decoded, there @ M.T @ model.unembedding.weight.T, atol=1e-5)
         assert torch.allclose(decoded, found[LOGITS], atol=1e-5)
     kl = jacobian_lens.measure(found, lens=lens).mean()

@@ -21,8 +21,8 @@ from workbench.measurement.intervals import (
     apart,
     bootstrap,
     bounded,
+    graded,
     redrawn,
-    share_interval,
     student,
     welch,
 )
@@ -52,7 +52,7 @@ def test_the_bootstrap_is_that_of_a_plain_loop(n: int, kind: str) -> None:
 
 @pytest.mark.parametrize(("right", "n"), [(0, 5), (3, 8), (45, 50), (64, 64), (200, 256)])
 def test_of_yes_or_no_the_interval_is_jeffreys(right: int, n: int) -> None:
-    low, high = share_interval(np.arange(n) < right)
+    low, high = graded(np.arange(n) < right)
     theirs = stats.beta.ppf([0.025, 0.975], right + 0.5, n - right + 0.5)
     near = 0.03 * (theirs[1] - theirs[0])
     assert float(low) == (0 if right == 0 else pytest.approx(theirs[0], abs=near))
@@ -69,22 +69,22 @@ def test_of_other_shares_it_weighs_them_anew_with_half_a_value_at_each_bound() -
 
 def test_shares_that_vary_freely_have_the_interval_of_a_mean() -> None:
     values = np.random.default_rng(0).beta(5, 2, size=(4, 60))
-    free, found = np.array(bootstrap(values)), np.array(share_interval(values))
+    free, found = np.array(bootstrap(values)), np.array(graded(values))
     assert np.abs(free - found).max() < 0.1 * (free[1] - free[0]).min()
     close = np.random.default_rng(1).normal(0.5, 0.02, size=(4, 256))
-    assert (np.ptp(share_interval(close), axis=0) < 0.7 * np.ptp(bounded(close, 0, 1), axis=0)).all()
+    assert (np.ptp(graded(close), axis=0) < 0.7 * np.ptp(bounded(close, 0, 1), axis=0)).all()
 
 
 def test_shares_that_agree_to_within_rounding_have_the_interval_of_outcomes() -> None:
     values = 0.5 + 1e-7 * np.random.default_rng(0).random((4, 60))
-    assert np.abs(np.array(share_interval(values)) - bounded(values, 0, 1)).max() < 1e-4
+    assert np.abs(np.array(graded(values)) - bounded(values, 0, 1)).max() < 1e-4
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     draws = np.random.default_rng(0)
     samples = {
         "exponential": (bootstrap, draws.exponential(size=(1500, 60)), 1.0),
-        "shares": (share_interval, (draws.random((1500, 60)) < 0.7).astype(float), 0.7),
+        "shares": (graded, (draws.random((1500, 60)) < 0.7).astype(float), 0.7),
         "five seeds": (student, draws.normal(size=(1500, 5)), 0.0),
     }
     for name, (of, values, truth) in samples.items():
@@ -103,7 +103,7 @@ def test_nan_is_left_out_of_a_bootstrap() -> None:
 
 def test_of_equal_values_the_interval_is_unknown_but_as_shares_they_have_one_with_a_width() -> None:
     assert np.isnan(bootstrap(np.full(9, 0.3))).all() and np.isnan(student(np.full(4, 0.1 + 0.2))).all()
-    low, high = share_interval(np.array([np.ones(50), np.zeros(50), np.full(50, 0.3)]))
+    low, high = graded(np.array([np.ones(50), np.zeros(50), np.full(50, 0.3)]))
     assert low[0] == pytest.approx(stats.beta.ppf(0.025, 50.5, 0.5), abs=2e-3) and high[0] == 1
     assert low[1] == 0 and high[1] == pytest.approx(1 - low[0], abs=1e-5)
     assert 0.27 < low[2] < 0.3 < high[2] < 0.36
@@ -318,7 +318,7 @@ def test_intervals_of_differences_cover_the_truth_as_often_as_they_say() -> None
 
 def test_a_difference_of_shares_keeps_its_width_where_all_are_right() -> None:
     right = np.ones((1, 50))
-    low, high = apart(share_interval(right), share_interval(right), (right.mean(-1), right.mean(-1)))
+    low, high = apart(graded(right), graded(right), (right.mean(-1), right.mean(-1)))
     assert high[0] == -low[0] == pytest.approx(1 - stats.beta.ppf(0.025, 50.5, 0.5), abs=2e-3)
 
 

@@ -12,7 +12,6 @@ from workbench.measurement.numbers import (
     decimals,
     difference,
     number,
-    p_alone,
     p_value,
     percent,
     percents,
@@ -77,4 +76,4 @@ def test_numbers_have_their_units() -> None:
 def test_p_values_end_at_the_least_one_written() -> None:
     assert p_value(0.0312) == "p = 0.0312" and p_value(0.050001) == "p = 0.05"
     assert p_value(1e-9) == "p < 0.0001" and p_value(nan) == "p = –"
-    assert (p_alone(0.0312), p_alone(1e-9), p_alone(nan)) == ("0.0312", "<0.0001", "–")
+    assert tuple(p_value(p, alone=True) for p in (0.0312, 1e-9, nan)) == ("0.0312", "<0.0001", "–")

@@ -69,8 +69,7 @@ def test_an_answer_of_the_mlp_needs_no_head() -> None:
 def test_the_head_is_chosen_on_other_data_whatever_is_asked_for() -> None:
     """Head 1 alone follows chains; in place of it the last layer's head 0 was shown, at 8 % in place of 100 %."""
     with torch.no_grad():
-        task = PointerChain(n=16, k=4)
-        write = chains.chain_decoder(task, 2, None)
+        task, write = chains.chain_decoder(PointerChain, 2, None)
         chains.follow(write, task, 1)
     run = subjects.Planted("second head", write.model.float().eval(), task)
     alone = inspect_run(run, n=16, seed=0, only=["chain_following"], nulls=(), causal=False)  # type: ignore[arg-type]

@@ -93,11 +93,8 @@ def test_an_edit_that_leaves_a_tie_is_never_as_claimed_and_a_tie_before_is_not_t
     put = torch.stack([eye[[1, 1]], torch.ones(2, 3), eye[[2, 2]]])  # as claimed, a tie, as before
     subject = type("S", (), {"name": "stage"})()
     edits = {"claimed": interventions.SpanEdit(point, span, put, predicted)}
-    question = interventions.Question(start, answers)
-    found = interventions.outcomes(model, subject, tokens, question, edits, name="x", caption="y").values[0]
+    found = interventions.outcomes(model, subject, tokens, start, answers, edits, name="x", caption="y").values[0]
     assert found.tolist() == [[1, 0, 0], [1, 1, 0]]
     flat = stand_in(point, lambda t: torch.zeros(*t.shape, 3), lambda x: x)
-    found = interventions.outcomes(
-        flat, subject, tokens, interventions.Question(start, start), edits, name="x", caption="y"
-    ).values
+    found = interventions.outcomes(flat, subject, tokens, start, start, edits, name="x", caption="y").values
     assert np.isnan(found).all()

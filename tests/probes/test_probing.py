@@ -17,7 +17,7 @@ from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.probes import CONDITIONS, Worth, description_length, judge, probe, probe_capture, selectivity, verdict
 from workbench.probes.baselines_and_controls import ProbeData, Source
 from workbench.probes.causal_test import _others
-from workbench.probes.decoding import Split, by_token, decode, majority
+from workbench.probes.decoding import Split, by_token, decode
 from workbench.probes.positions import Rows
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run
@@ -64,7 +64,7 @@ def test_baselines_are_what_they_say() -> None:
     split = Split.by_example(example, chance())
     assert by_token(token[None], [label[None]], split).mean() == 1.0
     share = (label[split.test] == 0).double().mean()
-    assert majority([label[None]], split).mean().item() == pytest.approx(float(share))
+    assert by_token(None, [label[None]], split).mean().item() == pytest.approx(float(share))
     drawn = torch.randint(3, (400,), generator=chance())
     assert by_token(token[None], [drawn[None]], split).mean() < 0.5
 

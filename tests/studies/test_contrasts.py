@@ -8,7 +8,7 @@ import pytest
 from workbench.judgement.contrast import FEWEST_SEEDS, Rule, together
 from workbench.judgement.words.studies import sentence
 from workbench.measurement import Measurement
-from workbench.measurement.compare_runs import mean_over_runs, over_seeds
+from workbench.measurement.compare_runs import over_seeds
 from workbench.studies import Higher, Near, Outcome, Reaches, StaysBelow, Verdict
 from workbench.studies.study import Published
 
@@ -208,7 +208,7 @@ def over_runs(*values: float) -> Measurement:
     """The mean that a study makes of runs with these accuracies, each of 512 sequences."""
     n = np.asarray(512)
     parts = [Measurement("accuracy", np.asarray(value), (), {}, "share", n=n) for value in values]
-    return mean_over_runs(parts, range(len(values)))
+    return over_seeds(parts, range(len(values)), shared=True)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from workbench.measurement.compare_runs import mean_over_runs
+from workbench.measurement.compare_runs import over_seeds
 from workbench.runs import RunConfig
 from workbench.studies import PAPER, SMALL, STUDIES, Verdict
 from workbench.studies.study import group_name
@@ -50,7 +50,7 @@ def test_what_is_measured_has_what_its_contrasts_and_figures_ask(name: str, scal
     for number, group in enumerate(asked):
         run = train(shrunk(configs[group]), tmp_path / str(number), progress=False)
         own = few(study.measure)(run)
-        measured[group] = {key: mean_over_runs([one] * 3, [0, 1, 2]) for key, one in own.items()}
+        measured[group] = {key: over_seeds([one] * 3, [0, 1, 2], shared=True) for key, one in own.items()}
     for contrast in study.asked(scale):
         assert contrast.ask(measured).verdict in Verdict, contrast.asks
     some = next(iter(measured.values()))

@@ -13,8 +13,7 @@ import torch
 from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
-from workbench.benchmark.nulls import NULLS
-from workbench.benchmark.questions import Asks, Posed, check_seed, plain
+from workbench.benchmark.questions import NULLS, Asks, Posed, check_seed, posed
 from workbench.benchmark.scoring import calls
 from workbench.benchmark.subjects import SUBJECTS
 from workbench.models import Decoder, DecoderConfig
@@ -120,7 +119,7 @@ def _drawn(seed: int) -> Iterator[tuple[str, _Drawn]]:
     for number, at in enumerate(chosen):
         name, own = list(SUBJECTS)[at], int(torch.randint(2**40, (), generator=draw))
         null = nulls.get(number, "")
-        parts = plain(name, own, null)
+        parts = posed(name, own, null, scored=False)
         names = sorted({part.question.label for part in parts if part.question.label})
         order = torch.randperm(len(names), generator=draw).tolist()
         labels = {f"label-{i}": names[place] for i, place in enumerate(order)}

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from workbench.benchmark.nulls import LABELS, null_of
 from workbench.benchmark.subjects import Effect, Label, Planted, PlantedTruth, make
 from workbench.benchmark.subjects.symbols import Symbols
-from workbench.circuits import Comparison, Graph, activation_patching, path_patching
+from workbench.circuits import Comparison, Graph, node_scores, path_patching
 from workbench.circuits.hypotheses import Hypothesis, Interchange, at_first, interchanges
-from workbench.circuits.nodes import of_whole_nodes
 from workbench.circuits.rewired import rewired_logits, writes
 from workbench.instruments.residual.projection import from_embedding
+from workbench.measurement.controls.untrained import shuffled, untrained
+from workbench.models import Decoder
+from workbench.tasks import Batch, Task, Truth
 from workbench.tasks.labels import label_names
+from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 
 PAIRS = 32  # that a method gets
@@ -27,6 +29,9 @@ TRUE_PAIRS = 512  # from which the true effects are: their error is a quarter of
 TESTED = 64  # of these, on which circuits are run
 INTERCHANGES = 400  # sequences drawn to find a variable on, and as many others to test it on
 NOTHING = "sum"  # a label that no subject holds anywhere
+NULLS = {"re-initialised": untrained, "weights shuffled": shuffled}
+"""What is made of a subject's model so that it knows nothing -> how."""
+LABELS = "labels shuffled"  # the model is as it was, and its task's labels tell nothing of the tokens
 START = "blocks.0.hook_resid_pre"  # where every position holds its own token and place alone
 SAME = 1e-9  # logits in double precision that are no further apart are equal
 
@@ -118,28 +123,48 @@ def check_seed(seed: int) -> None:
         raise ValueError("a seed is a whole number from 0 to 2^48")
 
 
-def posed(name: str, seed: int, null: str = "") -> list[Posed]:
-    """All questions that can be asked of a subject, with all by which answers are scored.
+def posed(name: str, seed: int, null: str = "", *, scored: bool = True) -> list[Posed]:
+    """All questions that can be asked of a subject, with what is true.
 
     Args:
         name, seed: as for `subjects.make`.
         null: one of `NULLS`, `LABELS`, or empty for the subject itself.
+        scored: of the subject itself, with all by which answers are scored, which takes long, and with the questions
+            about subspaces; otherwise those about edges, nodes and labels alone, as of nulls.
+
+    Raises:
+        ValueError: if there is no such subject or null.
     """
-    return plain(name, seed, null) if null else list(_whole(name, seed))
-
-
-def plain(name: str, seed: int, null: str = "") -> list[Posed]:
-    """The questions about edges, nodes and labels with what is true, and nothing that takes long; as `posed`."""
+    if scored and not null:
+        return list(_whole(name, seed))
     planted = make(name, seed)
     if not null:
         return [*_on_pairs(planted, seed), *_of_labels(planted)]
-    planted = null_of(planted, null, seed)
     if null == LABELS:  # which edges and nodes do not hang on
-        asked = list(_of_labels(planted))
+        asked = list(_of_labels(replace(planted, made_for=_with_labels_dealt(planted.made_for, seed))))
     else:  # what a model holds that knows nothing is not known
+        model = lookup(NULLS, null, "null")(planted.decoder, generator(seed, "null", null))
+        planted = replace(planted, decoder=cast(Decoder, model))
         parts = [*_on_pairs(planted, seed), *_of_labels(planted)]
         asked = [part for part in parts if part.question.asks is not Asks.DECODABLE]
     return [replace(part, true=frozenset(), null=null) for part in asked]
+
+
+def _with_labels_dealt(task: Task, seed: int) -> Task:
+    """The same task, whose labels are dealt anew among all places of a batch that have one."""
+
+    def truth(self: Task, tokens: Tensor) -> Truth:
+        found, order, dealt = task.truth(tokens), generator(seed, "labels dealt"), {}
+        for name, label in found.labels.items():
+            values = label[label >= 0]
+            dealt[name] = label.masked_scatter(label >= 0, values[torch.randperm(len(values), generator=order)])
+        return replace(found, labels=dealt)
+
+    def draw(self: Task, *given: Any, **how: Any) -> Batch:
+        return task.draw(*given, **how)  # its answers are right
+
+    of: Callable[..., Task] = type(type(task).__name__, (type(task),), {"truth": truth, "draw": draw})
+    return of(**task.model_dump())
 
 
 @lru_cache(maxsize=16)
@@ -147,10 +172,10 @@ def _whole(name: str, seed: int) -> tuple[Posed, ...]:
     exact = make(name, seed, torch.float64)
     pairs = exact.task().minimal_pairs(TRUE_PAIRS, generator(seed, "true effects"))
     comparison = Comparison(exact.hooked(), pairs)
-    of_edges, of_nodes = path_patching(comparison), of_whole_nodes(comparison, activation_patching)
+    of_edges, of_nodes = path_patching(comparison), node_scores(comparison, exact=True, by_position=False)
     effects: dict[Asks, dict[str, float]] = {  # the exact means
         Asks.EDGES: dict(zip(of_edges.coords["edge"], of_edges.values.mean(-1).tolist(), strict=True)),
-        Asks.NODES: {name: float(of_pairs.mean()) for name, of_pairs in of_nodes.items()},
+        Asks.NODES: dict(zip(of_nodes.coords["node"], of_nodes.values.mean(-1).tolist(), strict=True)),
     }
     carrying = frozenset(carry(exact, comparison.of(pairs[:PAIRS])))
     parts = [
@@ -162,7 +187,7 @@ def _whole(name: str, seed: int) -> tuple[Posed, ...]:
         )
         if part.question.asks in effects
         else part
-        for part in plain(name, seed)
+        for part in posed(name, seed, scored=False)
     ]
     return (*parts, *_where(make(name, seed), seed))
 

@@ -176,7 +176,7 @@ class Results(Checked):
         families = {f: float(np.mean([np.mean(v) for v in seeds.values()])) for f, seeds in each.items()}
         values = np.array(list(families.values()))
         share = not name.endswith(UNBOUNDED)
-        low, high = intervals.share_interval(values) if share else intervals.bootstrap(values)
+        low, high = intervals.graded(values) if share else intervals.bootstrap(values)
         ends = [None if np.isnan(end) else max(0.0, float(end)) for end in (low, high)]
         subjects = sum(map(len, each.values()))
         return Mean(value=float(values.mean()), low=ends[0], high=ends[1], families=families, subjects=subjects)

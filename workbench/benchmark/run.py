@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import isnan
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +14,8 @@ from typing import Any
 
 from torch.nn.modules.module import register_module_forward_hook
 
-from workbench.benchmark.methods import METHODS, Method
-from workbench.benchmark.nulls import LABELS, NULLS
-from workbench.benchmark.questions import Posed, check_seed, posed
+from workbench.benchmark.methods import METHODS
+from workbench.benchmark.questions import LABELS, NULLS, check_seed, posed
 from workbench.benchmark.results import Results, Row
 from workbench.benchmark.scoring import score
 from workbench.benchmark.subjects import SUBJECTS
@@ -106,27 +106,26 @@ def estimate(left: Sequence[Piece]) -> str:
 
 
 def _rows(method: str, name: str, seed: int) -> Iterator[Row]:
-    """The rows of a method about a subject, and about what is made of it so that nothing is true."""
+    """The rows of a method about a subject, and about what is made of it so that nothing is true.
+
+    Each is an answer, scored, with what it took; what it does not answer has none.
+    """
+    ask = METHODS[method]
     for null in ("", *NULLS, LABELS):
         for part in posed(name, seed, null):
-            asked = {"method": method, "subject": name, "seed": seed, "null": null}
-            row = answered(METHODS[method], part)
-            if row is not None:
-                yield Row(**asked, asks=part.question.asks, label=part.question.label, **row)
-
-
-def answered(method: Method, part: Posed) -> dict[str, Any] | None:
-    """A method's answer, scored, with what it took; None where it has none."""
-    try:
-        with _cost(part.question.run.decoder.config.n_layers) as cost:
-            answer = method(part.question)
-        if answer is None:
-            return None
-        values = score(part, answer, method)
-    except Exception as error:  # a stranger's method may raise anything, and the others go on
-        return {"failed": brief(f"{type(error).__name__}: {error}")}
-    known = {key: float(f"{value:.6g}") for key, value in values.items() if not isnan(value)}
-    return {"values": known, **vars(cost)}
+            asks, label = part.question.asks, part.question.label
+            row = partial(Row, method=method, subject=name, seed=seed, null=null, asks=asks, label=label)
+            try:
+                with _cost(part.question.run.decoder.config.n_layers) as cost:
+                    answer = ask(part.question)
+                if answer is None:
+                    continue
+                values = score(part, answer, ask)
+            except Exception as error:  # a stranger's method may raise anything, and the others go on
+                yield row(failed=brief(f"{type(error).__name__}: {error}"))
+                continue
+            known = {key: float(f"{value:.6g}") for key, value in values.items() if not isnan(value)}
+            yield row(values=known, **vars(cost))
 
 
 @contextmanager

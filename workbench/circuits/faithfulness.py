@@ -158,30 +158,27 @@ def faithfulness_curve(
     )
 
 
-def cpr(curve: Measurement) -> Measurement:
-    """The integrated circuit performance ratio (MIB, §3.2): the area under the faithfulness curve; larger is better.
+def areas(curve: Measurement) -> tuple[Measurement, Measurement]:
+    """The integrated circuit performance ratio (CPR), and the integrated circuit–model distance (CMD); MIB, §3.2.
 
+    CPR is the area under the faithfulness curve, of which more is better; CMD that between it and 1, of which less is.
     By the trapezium rule over the shares that were measured, as the benchmark does; the area below the smallest share
-    is not in it. Of each pair, so that its mean has an interval.
+    is not in it. Of each pair, so that the mean has an interval: |1 − f| is taken of the mean over pairs, and each pair
+    has the sign of that.
     """
-    return _area(curve, curve.values, "CPR, the area under the faithfulness curve")
-
-
-def cmd(curve: Measurement) -> Measurement:
-    """The integrated circuit–model distance (MIB, §3.2): the area between faithfulness and 1; smaller is better.
-
-    As `cpr`; |1 − f| is taken of the mean over pairs, and each pair has the sign of that, for its interval.
-    """
-    mean = np.nanmean(curve.values, axis=-1, keepdims=True)
-    return _area(curve, np.sign(1 - mean) * (1 - curve.values), "CMD, the area between faithfulness and 1")
-
-
-def _area(curve: Measurement, heights: np.ndarray, name: str) -> Measurement:
     if curve.dims != ("share", "example"):
         raise ValueError(f"areas are of a faithfulness curve by share, not of a measure by {', '.join(curve.dims)}")
-    area = np.trapezoid(heights, np.array(curve.coords["share"], dtype=float), axis=0)
-    coords = {"example": curve.coords["example"]}
-    return replace(curve, name=name, values=area, dims=("example",), coords=coords, units="share of the metric")
+    shares, coords = np.array(curve.coords["share"], dtype=float), {"example": curve.coords["example"]}
+    sign = np.sign(1 - np.nanmean(curve.values, axis=-1, keepdims=True))
+
+    def area(heights: np.ndarray, name: str) -> Measurement:
+        values = np.trapezoid(heights, shares, axis=0)
+        return replace(curve, name=name, values=values, dims=("example",), coords=coords, units="share of the metric")
+
+    return (
+        area(curve.values, "CPR, the area under the faithfulness curve"),
+        area(sign * (1 - curve.values), "CMD, the area between faithfulness and 1"),
+    )
 
 
 def answers_both(comparison: Comparison) -> Measurement:

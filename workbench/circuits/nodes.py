@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from workbench.circuits.comparison import Comparison, activations, gradients
@@ -151,45 +151,34 @@ def attributions(comparison: Comparison, sites: Mapping[str, Sequence[str] | Non
     }
 
 
-def of_whole_nodes(
-    comparison: Comparison, measure: Callable[..., Measurement]
-) -> dict[str, Float[np.ndarray, " pair"]]:
-    """Every head and MLP by its name (`a0.h1`, `m0`) -> its effect on each pair, all its positions at once.
-
-    Args:
-        comparison: of a model with an MLP in each layer.
-        measure: `activation_patching` or `attribution_patching`.
-    """
-    heads, mlps = measure(comparison, "head", ("head",)).values, measure(comparison, "mlp_out", ()).values
-    found = {f"a{i}.h{h}": row for i, layer in enumerate(heads) for h, row in enumerate(layer)}
-    return found | {f"m{i}": row for i, row in enumerate(mlps)}
-
-
-def node_scores(comparison: Comparison, *, exact: bool = False) -> Measurement:
-    """What every head and MLP does at every position: dims `node` (as in the graph), `position`, `example`.
+def node_scores(comparison: Comparison, *, exact: bool = False, by_position: bool = True) -> Measurement:
+    """What every head and MLP does: dims `node` (as in the graph), `position` if asked for, `example`.
 
     Args:
         comparison: the model, the pairs, the metric and the direction.
         exact: by activation patching, a pass for each place; otherwise by attribution patching.
+        by_position: each position by itself; otherwise all positions of a node at once.
     """
     graph = Graph.of(comparison.model)
-    sites = {"head": ("position", "head"), **({"mlp_out": ("position",)} if graph.has_mlps else {})}
+    position = ("position",) if by_position else ()
+    sites = {"head": (*position, "head"), **({"mlp_out": position} if graph.has_mlps else {})}
     if exact:
         scores = {site: activation_patching(comparison, site, by) for site, by in sites.items()}
     else:
         scores = attributions(comparison, sites)
     heads = scores["head"]
-    of_node = {f"a{i}.h{h}": heads.values[i, :, h] for i in range(graph.n_layers) for h in range(graph.n_heads)}
+    of_node = {f"a{i}.h{h}": heads.values[i, ..., h, :] for i in range(graph.n_layers) for h in range(graph.n_heads)}
     if graph.has_mlps:
         of_node |= {f"m{layer}": values for layer, values in enumerate(scores["mlp_out"].values)}
-    nodes = [node for node in graph.writers if node in of_node]
+    nodes, dims = [node for node in graph.writers if node in of_node], (*position, "example")
+    words = "what one head or MLP writes" + " at one position" * by_position
     return replace(
         heads,
-        name=f"{heads.name.split(':')[0]} of heads and MLPs by position",
+        name=f"{heads.name.split(':')[0]} of heads and MLPs{' by position' * by_position}",
         values=np.stack([of_node[node] for node in nodes]),
-        dims=("node", "position", "example"),
-        coords={"node": nodes, "position": heads.coords["position"], "example": heads.coords["example"]},
-        caption=heads.caption.replace(SITES["head"].words, "what one head or MLP writes at one position"),
+        dims=("node", *dims),
+        coords={"node": nodes, **{dim: heads.coords[dim] for dim in dims}},
+        caption=heads.caption.replace(SITES["head"].words, words),
     )
 
 

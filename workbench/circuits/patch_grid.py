@@ -116,8 +116,8 @@ def patch_grid(
     check_enough(n := len(comparison.pairs))
     gap = _gap(comparison)
     _check_gap(comparison, gap)
-    aligned = is_aligned([comparison.pairs] if control is None else [comparison.pairs, control.pairs])
-    positions = labels(comparison.pairs, words) if aligned else list(_roles(comparison.pairs))
+    in_words = labels([comparison.pairs] if control is None else [comparison.pairs, control.pairs], words)
+    aligned, positions = in_words is not None, in_words or list(_roles(comparison.pairs))
     if method is None:
         method = "exact" if _cost(comparison, len(positions)) <= EXACT_UP_TO else "estimate"
     lookup(dict.fromkeys(METHODS), method, "method")
@@ -250,23 +250,19 @@ def _strongest(strength: Mapping[str, np.ndarray], site: str, n_places: int) -> 
     return [(site, int(layer), int(index)) for layer, index in places]
 
 
-def is_aligned(sides: Sequence[Pairs]) -> bool:
-    """Whether all pairs have the same length, and change and ask at the same positions."""
-    n_pos = {pairs.clean.tokens.shape[1] for pairs in sides}
-    return len(n_pos) == 1 and all(
-        bool((mask == mask[:1]).all())
-        for pairs in sides
-        for mask in (pairs.changed, pairs.asked, _real(pairs), *pairs.slots.values())
-    )
+def labels(sides: Sequence[Pairs], words: Callable[[Tensor], Sequence[str]]) -> list[str] | None:
+    """Each position in words: its slot, or else the token that all pairs have there; what is changed or asked.
 
-
-def labels(pairs: Pairs, words: Callable[[Tensor], Sequence[str]]) -> list[str]:
-    """Each position of aligned pairs in words: its slot, or else the token that all have; what is changed or asked.
+    None unless all pairs have the same length, and change and ask at the same positions.
 
     Args:
-        pairs: the pairs.
+        sides: the pairs that are named, and perhaps others.
         words: the words of token ids.
     """
+    pairs, lengths = sides[0], {each.clean.tokens.shape[1] for each in sides}
+    masks = (mask for each in sides for mask in (each.changed, each.asked, _real(each), *each.slots.values()))
+    if len(lengths) > 1 or not all(bool((mask == mask[:1]).all()) for mask in masks):
+        return None
     tokens, changed, asked = (side.cpu() for side in (pairs.clean.tokens, pairs.changed, pairs.asked))
     in_words = []
     for position in range(tokens.shape[1]):

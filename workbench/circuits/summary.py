@@ -15,8 +15,7 @@ from workbench.circuits.comparison import Comparison, baselines
 from workbench.circuits.edges import score_edges
 from workbench.circuits.faithfulness import (
     agreement,
-    cmd,
-    cpr,
+    areas,
     faithfulness,
     faithfulness_curve,
     judge_circuit,
@@ -69,10 +68,9 @@ class Summary:
     def text(self) -> str:
         """What was found, for people: the circuit and whether it is faithful first."""
         judged, control = self.judgement, None if self.control is None else self.control.mean()
-        areas = [area(self.curve).mean() for area in (cpr, cmd)]
         first = words.of_circuit(judged.drawn, judged.metric, judged.n_edges)
         pairs = words.of_pairs(baselines(self.comparison).mean(), judged.drawn, self.curve.settings)
-        sizes = words.of_sizes(judged, self.without.mean(), *areas)
+        sizes = words.of_sizes(judged, self.without.mean(), *(area.mean() for area in areas(self.curve)))
         edges = words.of_edges(self.scores.mean(), control)
         cut_short = ["", words.CUT_SHORT] if self.left_out else []
         rest = words.of_rest(judged.left, judged.halves)

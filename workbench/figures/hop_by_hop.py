@@ -154,7 +154,7 @@ def steps_data(
 def _pattern(seen: Capture, layer: int, head: int, example: int) -> Float[Tensor, "query key"]:
     """A head's pattern over the example's real tokens."""
     attention_graph.check_place(seen, example, layer, head)
-    n = len(attention_graph.position_names(seen, example))
+    n = len(projection.position_names(seen, example))
     return attention_graph.pattern(seen, layer)[example, head, :n, :n].detach()
 
 

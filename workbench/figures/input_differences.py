@@ -103,10 +103,9 @@ def residual_difference(
     Raises:
         ValueError: if they did not see the same tokens, or there is no such basis or position.
     """
-    lens_difference.check_same_tokens(first, second)
+    points = lens_difference.shared_points(first, second)
     words = projection.sequence(first, 0)
     drawn = window(len(words), start)
-    points = lens_difference.shared_points(first, second)
     tables = [projection.top_tokens(seen, top=1, points=points) for seen in (first, second)]
     labels = [table.select(basis=basis, rank=1).labels for table in tables]
     assert labels[0] is not None and labels[1] is not None

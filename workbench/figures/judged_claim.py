@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 from workbench.figures.style import BLUE, CHANGED, GREY, framed
 from workbench.judgement.claim import Judgement, Test
 from workbench.judgement.rule import Compared
-from workbench.measurement.controls import control_in_short
+from workbench.measurement.controls import control_in_words
 from workbench.measurement.numbers import percent
 from workbench.measurement.places import place_in_words
 
@@ -115,4 +115,6 @@ def _of_control(control: Compared) -> _Bar:
     models = f" ({control.models} models)" if control.models else ""
     of = f"{control.hits:g} of {control.n:,}"
     high = max(control.rate, control.most) if control.models else control.rate
-    return _Bar(f"{control_in_short(control.against)}{models}", control.rate, control.rate, high, of, GREY, True)
+    return _Bar(
+        f"{control_in_words(control.against, short=True)}{models}", control.rate, control.rate, high, of, GREY, True
+    )

@@ -12,7 +12,7 @@ from workbench.figures.curves import interval, sample_size
 from workbench.figures.runs_and_controls import Controls, Runs, controls_of, dots, each_control
 from workbench.figures.style import BLUE, CHANGED, DASHES, GREY, PALETTE, SYMBOLS, framed
 from workbench.measurement import Measurement
-from workbench.measurement.controls import control_in_short
+from workbench.measurement.controls import control_in_words
 from workbench.measurement.places import at_point, place_in_words
 
 STRONGEST = "the one that is hardest to exceed at each place, by its interval, named beside its bar"
@@ -67,7 +67,7 @@ def _control_names(m: Measurement) -> list[tuple[str, float, str]]:
         return []
     names = [str(name) for name in m.labels.reshape(-1)[~np.isnan(m.values.reshape(-1))]]
     ends = [(label, value + above) for label, value, _, above in bars(m)]
-    return [(label, end, control_in_short(name)) for (label, end), name in zip(ends, names, strict=True)]
+    return [(label, end, control_in_words(name, short=True)) for (label, end), name in zip(ends, names, strict=True)]
 
 
 def bars(m: Measurement) -> list[tuple[str, float, float, float]]:

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, ValidationError, create_model
 
 from workbench.capture import Capture, Subject
 from workbench.inspection.baseline_models import Model
-from workbench.instruments import INSTRUMENTS, SETS, WEIGHTS, Instrument, WeightInstrument
+from workbench.instruments import INSTRUMENTS, SETS, WEIGHTS, AnyInstrument
 from workbench.interventions import Head
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
@@ -54,7 +54,7 @@ class Measure:
     """
 
     name: str
-    thing: Instrument | WeightInstrument | Mechanism
+    thing: AnyInstrument | Mechanism
     function: Callable[..., Measurement]
     controls: list[str]
     fitted: dict[int | None, dict[str, Any]] = field(default_factory=dict)
@@ -142,9 +142,9 @@ class Measure:
         return MECHANISMS[self.name].causal(model.hooked, model.subject, batch, draws, **where, **options)
 
 
-def every_measure(names: Iterable[str]) -> dict[str, Instrument | WeightInstrument | Mechanism]:
+def every_measure(names: Iterable[str]) -> dict[str, AnyInstrument | Mechanism]:
     """Every instrument and mechanism by its name. Raises ValueError if it has not all of these names."""
-    everything: dict[str, Instrument | WeightInstrument | Mechanism] = {**INSTRUMENTS, **WEIGHTS, **MECHANISMS}
+    everything: dict[str, AnyInstrument | Mechanism] = {**INSTRUMENTS, **WEIGHTS, **MECHANISMS}
     for name in names:
         if name in SETS:
             raise ValueError(f"{name} is of all sequences together: --geometry measures it, with its default settings")

@@ -80,10 +80,6 @@ class Instrument(AnyInstrument, Protocol):
         """The hook names to capture."""
 
 
-class WeightInstrument(AnyInstrument, Protocol):
-    """An instrument of the weights alone: `measure(subject, **settings)`, without the dim `example` or an interval."""
-
-
 class SetInstrument(AnyInstrument, Protocol):
     """An instrument of many sequences together: `measure(model, subject, batches, **settings)`, dim `layer`.
 
@@ -123,11 +119,12 @@ INSTRUMENTS: dict[str, Instrument] = {
     "dispersion": dispersion,
 }
 
-WEIGHTS: dict[str, WeightInstrument] = {
+WEIGHTS: dict[str, AnyInstrument] = {
     "basis_overlap": basis_overlap,
     "fourier": fourier,
     "composition": composition,
     "token_circuits": token_circuits,
 }
+"""Of the weights alone: `measure(subject, **settings)`, without the dim `example` or an interval."""
 
 SETS: dict[str, SetInstrument] = {"rankme": rankme, "lidar": lidar, "dime": dime, "infonce": infonce}

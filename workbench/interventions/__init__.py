@@ -38,7 +38,6 @@ from workbench.interventions.one_input import CutEdge, Exchange, MoveEdge, Patch
 from workbench.interventions.outcomes import (
     OUTCOMES,
     REMOVED,
-    Question,
     at_position,
     can_remove_heads,
     choose_one,
@@ -68,7 +67,6 @@ __all__ = [
     "NextToken",
     "Patch",
     "Places",
-    "Question",
     "ReadBy",
     "RemoveHead",
     "RemoveWrite",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.interventions import edit
-from workbench.interventions.edit import Hooks
+from workbench.interventions.edit import AtPosition, Hooks
 from workbench.models import AnyHooked
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
@@ -30,7 +30,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class AlongDirection:
+class AlongDirection(AtPosition):
     """The residual's coordinate along a named direction changes; all that is orthogonal to the direction stays.
 
     The coordinate of a residual x along a direction d is x·d / d·d, so that 1 is once the direction, as long as it is
@@ -54,12 +54,9 @@ class AlongDirection:
         where = "" if self.point is None else f" ({edit.point_in_words(self.point)})"
         return (
             WORDS[self.how].format(name=self.direction, value=self.value)
-            + (edit.position_in_words(self.position) or " everywhere")
+            + (self.where_in_words or " everywhere")
             + where
         )
-
-    def places(self, n_pos: int) -> Sequence[int]:
-        return edit.span(self.position, n_pos)
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         if (named := seen.subject.directions) is None:
@@ -67,9 +64,9 @@ class AlongDirection:
         direction, point = named[self.direction], self.point or named.point
         if point is None:
             raise ValueError(f"{named.name} does not say where its directions were found: name a point")
-        edit.check_point(point, edit.points(seen.subject))
+        lookup(dict.fromkeys(edit.points(seen.subject)), point, "point")
         new = lookup(NEW, self.how, "edit along a direction")
-        where = edit.position_mask(self.position, seen)[:, None]
+        where = self.mask(seen)[:, None]
 
         def move(activation: Tensor, hook: Any) -> Tensor:
             d = direction.to(activation)

@@ -13,7 +13,6 @@ from workbench.capture import Capture, Subject
 from workbench.instruments.residual import projection
 from workbench.models import AnyHooked
 from workbench.tasks import Task
-from workbench.util.lookup import lookup
 
 Hooks = list[tuple[str, Callable[[Tensor, Any], Tensor]]]
 """Hook names and what is done to the activation there, as TransformerLens takes them."""
@@ -101,10 +100,6 @@ def point_in_words(point: str) -> str:
     return f"layer {parts[1]}, {words[parts[2]]}" if len(parts) == 3 and parts[2] in words else point
 
 
-def check_point(point: str, there: Sequence[str]) -> None:
-    lookup(dict.fromkeys(there), point, "point")
-
-
 class Edit(Protocol):
     """What every kind of edit of one input offers. A position that is None stands for every position."""
 
@@ -134,16 +129,24 @@ def span(position: int | None, n_pos: int) -> Sequence[int]:
     return [position]
 
 
-def position_mask(position: int | None, seen: Capture) -> Bool[Tensor, " pos"]:
-    """Where a captured input is edited. Raises ValueError if there is no such position."""
-    n_pos = seen.batch.tokens.shape[1]
-    return torch.isin(torch.arange(n_pos), torch.tensor(span(position, n_pos)))
+class AtPosition:
+    """What edits of one position have in common, or of every one, where it is None."""
+
+    position: int | None
+
+    @property
+    def where_in_words(self) -> str:
+        return "" if self.position is None else f" at position {self.position}"
+
+    def places(self, n_pos: int) -> Sequence[int]:
+        return span(self.position, n_pos)
+
+    def mask(self, seen: Capture) -> Bool[Tensor, " pos"]:
+        """Where a captured input is edited. Raises ValueError if there is no such position."""
+        n_pos = seen.batch.tokens.shape[1]
+        return torch.isin(torch.arange(n_pos), torch.tensor(self.places(n_pos)))
 
 
 def head_in_words(layer: int | None, head: int | None) -> str:
     where = "every layer" if layer is None else f"layer {layer}"
     return f"{where}, {'every head' if head is None else f'head {head}'}"
-
-
-def position_in_words(position: int | None) -> str:
-    return "" if position is None else f" at position {position}"

@@ -14,7 +14,7 @@ from torch import Tensor
 from workbench.capture import Capture
 from workbench.instruments.residual import projection
 from workbench.interventions import edit
-from workbench.interventions.edit import Hooks
+from workbench.interventions.edit import AtPosition, Hooks
 from workbench.interventions.many_inputs import activation, cutting, exchanged
 from workbench.models import AnyHooked
 from workbench.tasks import Task
@@ -73,7 +73,7 @@ class CutEdge:
 
 
 @dataclass(frozen=True)
-class RemoveHead:
+class RemoveHead(AtPosition):
     """A head reads nothing, or what it reads on average: its `hook_z` is replaced.
 
     Attributes:
@@ -89,10 +89,7 @@ class RemoveHead:
 
     def in_words(self, task: Task) -> str:
         what = INSTEAD.get(self.by, self.by)
-        return f"{edit.head_in_words(self.layer, self.head)} writes {what}{edit.position_in_words(self.position)}"
-
-    def places(self, n_pos: int) -> Sequence[int]:
-        return edit.span(self.position, n_pos)
+        return f"{edit.head_in_words(self.layer, self.head)} writes {what}{self.where_in_words}"
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         edit.check_head(model, self.layer, self.head)
@@ -104,12 +101,12 @@ class RemoveHead:
             read = activation(model, tokens, name)  # [batch, pos, head, d_head]
             real = torch.arange(tokens.shape[1]) < task.lengths(tokens)[:, None]
             values = read[real.to(read.device)].mean(0)[self.head]
-        where = edit.position_mask(self.position, seen)[:, None] & (torch.arange(model.cfg.n_heads) == self.head)
+        where = self.mask(seen)[:, None] & (torch.arange(model.cfg.n_heads) == self.head)
         return [(name, partial(edit.put, where=where[..., None], values=values))]
 
 
 @dataclass(frozen=True)
-class RemoveWrite:
+class RemoveWrite(AtPosition):
     """An attention layer or an MLP writes nothing.
 
     Attributes:
@@ -121,14 +118,11 @@ class RemoveWrite:
     position: int | None = None
 
     def in_words(self, task: Task) -> str:
-        return f"{edit.point_in_words(self.point)}: nothing is written{edit.position_in_words(self.position)}"
-
-    def places(self, n_pos: int) -> Sequence[int]:
-        return edit.span(self.position, n_pos)
+        return f"{edit.point_in_words(self.point)}: nothing is written{self.where_in_words}"
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
-        edit.check_point(self.point, edit.writes(seen.subject))
-        where = edit.position_mask(self.position, seen)
+        lookup(dict.fromkeys(edit.writes(seen.subject)), self.point, "point")
+        where = self.mask(seen)
         return [(self.point, partial(edit.put, where=where[:, None], values=torch.zeros(())))]
 
 
@@ -181,7 +175,7 @@ class MoveEdge:
 
 
 @dataclass(frozen=True)
-class Patch:
+class Patch(AtPosition):
     """A position gets the activation that a position of another input has, at the same hook point or another one.
 
     Attributes:
@@ -208,13 +202,10 @@ class Patch:
         what = f"position {self.position} holds what position {source} of another input holds"
         return f"{what} ({where})"
 
-    def places(self, n_pos: int) -> Sequence[int]:
-        return edit.span(self.position, n_pos)
-
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         source = self.other_point or self.point
         for point in (self.point, source):
-            edit.check_point(point, edit.points(seen.subject))
+            lookup(dict.fromkeys(edit.points(seen.subject)), point, "point")
         n_pos, source_tokens = seen.batch.tokens.shape[1], seen.subject.task.parse(self.other).tokens
         n_other = source_tokens.shape[1]
         places = list(self.places(n_pos))
@@ -236,7 +227,7 @@ class Patch:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Exchange(AtPosition):
     """The coordinates of two tokens change places (`interventions.exchanged`); all else that is held stays.
 
     Attributes:
@@ -255,20 +246,17 @@ class Exchange:
     def in_words(self, task: Task) -> str:
         first, second = task.words(torch.tensor([self.first, self.second]))
         what = f"the coordinates of {first} and {second} in the {self.basis} basis are exchanged"
-        return f"{what}{edit.position_in_words(self.position) or ' everywhere'} ({edit.point_in_words(self.point)})"
-
-    def places(self, n_pos: int) -> Sequence[int]:
-        return edit.span(self.position, n_pos)
+        return f"{what}{self.where_in_words or ' everywhere'} ({edit.point_in_words(self.point)})"
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
-        edit.check_point(self.point, edit.points(seen.subject))
+        lookup(dict.fromkeys(edit.points(seen.subject)), self.point, "point")
         basis = projection.basis(seen.subject, self.basis)
         for token in (self.first, self.second):
             if not 0 <= token < len(basis):
                 raise ValueError(f"there is no token {token}; the vocabulary has {len(basis)}, from 0")
         if self.first == self.second:
             raise ValueError("two tokens are exchanged; these are the same one")
-        where = edit.position_mask(self.position, seen)[:, None]
+        where = self.mask(seen)[:, None]
         ids = [torch.tensor([token]) for token in (self.first, self.second)]
 
         def exchange(activation: Tensor, hook: Any) -> Tensor:

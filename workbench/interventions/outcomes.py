@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -83,19 +82,6 @@ def two_other_tokens(
 OUTCOMES = ("as claimed", "changed")
 
 
-@dataclass(frozen=True)
-class Question:
-    """One answer of each example.
-
-    Attributes:
-        position: the position whose logits give the answer.
-        answer: the right answer.
-    """
-
-    position: Int[Tensor, " batch"]
-    answer: Int[Tensor, " batch"]
-
-
 @torch.no_grad()
 def _answers(
     model: AnyHooked, tokens: Int[Tensor, "batch pos"], position: Int[Tensor, " batch"], edit: SpanEdit | ReadBy | None
@@ -109,7 +95,8 @@ def outcomes(
     model: AnyHooked,
     subject: Subject,
     tokens: Int[Tensor, "batch pos"],
-    question: Question,
+    position: Int[Tensor, " batch"],
+    answer: Int[Tensor, " batch"],
     edits: Mapping[str, SpanEdit | ReadBy],
     *,
     name: str,
@@ -121,24 +108,23 @@ def outcomes(
     An answer is tested if it is right before the edit and another one is predicted. A tie counts as changed only.
 
     Args:
-        model, subject, tokens, question: the hooked model, its facts, what it runs on, and the answers that are tested.
+        model, subject, tokens: the hooked model, its facts, and what it runs on.
+        position, answer: where the logits give each example's answer, and the right one.
         edits: name (`claimed`, …, `elsewhere`) -> edit.
-        name, caption: name and caption of the measurement.
-        edited: where the edit is made, in words, if not in the whole residual.
+        name, caption, edited: of the measurement; where the edit is made, in words, if not in the whole residual.
 
     Returns 1 or 0, NaN where an example allows no test: dims `edit`, `outcome` (`as claimed`, `changed`), `example`.
     """
-    before = _answers(model, tokens, question.position, None)
-    values = np.full((len(edits), len(OUTCOMES), len(tokens)), np.nan)
-    for i, edit in enumerate(edits.values()):
-        after = _answers(model, tokens, question.position, edit)
-        tested = edit.span.any(-1) & (before == question.answer) & (edit.predicted != before)
+    before, values = _answers(model, tokens, position, None), list[Tensor]()
+    for edit in edits.values():
+        after = _answers(model, tokens, position, edit)
+        tested = edit.span.any(-1) & (before == answer) & (edit.predicted != before)
         became = torch.stack([after == edit.predicted, after != before]).double()  # in the order of OUTCOMES
-        values[i] = torch.where(tested, became, torch.nan).numpy()
+        values.append(torch.where(tested, became, torch.nan))
     points, where = {name: edit.point for name, edit in edits.items()}, {} if edited is None else {"edited": edited}
     return Measurement(
         name=name,
-        values=values,
+        values=torch.stack(values).numpy(),
         dims=("edit", "outcome", "example"),
         coords={"edit": list(edits), "outcome": OUTCOMES, "example": range(len(tokens))},
         units="share",

@@ -21,9 +21,10 @@ from torch import Tensor
 
 from workbench.capture import LOGITS, Subject, visit
 from workbench.instruments.residual.projection import from_embedding
-from workbench.interventions.edit import check_point, edited_logits, put_rows, span
+from workbench.interventions.edit import edited_logits, put_rows, span
 from workbench.measurement import Measurement
 from workbench.models import AnyHooked
+from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 from workbench.util.ties import clear, named
 
@@ -95,7 +96,7 @@ def swap(
 
 def _check(subject: Subject, source: Tensor, target: Tensor, places: Places, points: Sequence[str]) -> None:
     for point in points:
-        check_point(point, from_embedding(subject))
+        lookup(dict.fromkeys(from_embedding(subject)), point, "point")
     for position, tokens in ((places.source, source), (places.target, target), (places.read, target)):
         span(position, len(tokens))
     if places.read < places.target:

@@ -69,7 +69,7 @@ class Edited:
             name="Answers before and after an edit",
             values=np.where(self.scored, np.stack(values), np.nan)[:, : len(words)],
             dims=("when", "position"),
-            coords={"when": WHEN, "position": [f"{i}:{word}" for i, word in enumerate(words)]},
+            coords={"when": WHEN, "position": projection.position_names(self.before, 0)},
             units="nats",
             settings={"model": self.before.subject.name, "edit": self.in_words()},
             labels=np.where(self.scored, np.array(labels, dtype=object), "")[:, : len(words)],

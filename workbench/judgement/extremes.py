@@ -12,7 +12,6 @@ from jaxtyping import Bool
 from workbench.judgement.rule import Stored
 from workbench.measurement import Measurement
 from workbench.measurement.measurement import interval
-from workbench.measurement.units import difference_in
 
 Which = Literal["least", "most"]
 LEAST_RISE = 0.05  # a smaller one of accuracy is not called a rise: an evaluation has a few hundred sequences
@@ -82,7 +81,7 @@ def _apart(
     if units is None and examples is not None and set(examples.dims) == {*m.dims, "example"}:
         units = examples.values.transpose([examples.dims.index(dim) for dim in (*m.dims, "example")])
     if units is not None and units.shape[-1] > 1:
-        low, _ = interval(sign * (units - units[best]), difference_in(m.units))
+        low, _ = interval(sign * (units - units[best]), f"difference in {m.units}")
         return np.asarray(low > 0)
     if m.low is None or m.high is None:
         return np.asarray(~np.isclose(m.values, m.values[best], rtol=1e-9, atol=1e-12))

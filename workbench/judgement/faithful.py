@@ -21,7 +21,7 @@ import numpy as np
 
 from workbench.judgement.rule import Stored
 from workbench.measurement import Measurement
-from workbench.measurement.intervals import LEAST_FOR_A_VERDICT, share_interval
+from workbench.measurement.intervals import LEAST_FOR_A_VERDICT, graded
 
 LEAST, MOST = 0.9, 1.1  # of the metric, by a faithful circuit
 FEWEST = LEAST_FOR_A_VERDICT  # test pairs, below which nothing is said
@@ -134,7 +134,7 @@ def judge_faithful(edges: int, mean: Measurement, known: int, answers: int | Non
 @lru_cache(maxsize=256)
 def _knows(known: int, n: int) -> bool | None:
     """Whether the model has both answers of a pair right more often than not; None where too few pairs tell."""
-    low = float(share_interval(np.repeat([1.0, 0.0], [known, n - known]))[0])
+    low = float(graded(np.repeat([1.0, 0.0], [known, n - known]))[0])
     if low > 0.5:
         return True
     return None if n < ENOUGH and 2 * known > n else False

@@ -11,7 +11,7 @@ import numpy as np
 from workbench.measurement import intervals, p_values
 from workbench.measurement.measurement import SEED, Measurement
 from workbench.measurement.places import place_in_words
-from workbench.measurement.units import difference_in, scale_of
+from workbench.measurement.units import scale_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,30 +28,27 @@ ABOUT_P = (
 ROUNDING = 1e-9  # what rounding does to equal values is no difference
 
 
-def over_seeds(means: Sequence[Measurement], seeds: Sequence[int]) -> Measurement:
+def over_seeds(means: Sequence[Measurement], seeds: Sequence[int], *, shared: bool = False) -> Measurement:
     """The mean over runs that differ in their seed alone, with its 95 % interval, and each one's value; n counts runs.
 
     Args:
         means: the same measure of each run, averaged over its examples.
         seeds: their seeds.
+        shared: keep the labels that all runs have: one that ended early has fewer training steps.
 
     Raises:
         ValueError: if the measurements are not of the same dims and labels.
     """
+    if shared:
+        for dim in means[0].dims:
+            kept = [label for label in means[0].coords[dim] if all(label in part.coords[dim] for part in means)]
+            means = [part.keep(dim, kept) for part in means]
     first = means[0]
     for other in means[1:]:
         _check_alike(first, other)
     about = {**first.settings, "seeds": list(seeds)}
     plain = [replace(m, settings=about, low=None, high=None, n=None, labels=None, each=None) for m in means]
     return Measurement.stack(plain, SEED, list(seeds)).mean(SEED)
-
-
-def mean_over_runs(parts: Sequence[Measurement], seeds: Sequence[int]) -> Measurement:
-    """`over_seeds`, of the coordinates that all seeds have: one that ended early has fewer training steps."""
-    for dim in parts[0].dims:
-        shared = [label for label in parts[0].coords[dim] if all(label in part.coords[dim] for part in parts)]
-        parts = [part.keep(dim, shared) for part in parts]
-    return over_seeds(parts, seeds)
 
 
 def paired(first: Measurement, second: Measurement) -> Measurement:
@@ -242,7 +239,7 @@ def _less(first: Measurement, second: Measurement, **numbers: Any) -> Measuremen
     """A measurement of the difference of two, named as such."""
     models = f"{second.settings.get('model')} minus {first.settings.get('model')}"
     settings = {**first.settings, "model": models}
-    name, units = f"{first.name}: difference", difference_in(first.units)
+    name, units = f"{first.name}: difference", f"difference in {first.units}"
     return replace(first, name=name, units=units, settings=settings, labels=None, aside={}, **{"each": None, **numbers})
 
 

@@ -139,12 +139,7 @@ def welch(first: np.ndarray, second: np.ndarray) -> Interval:
     return second_mean - first_mean - half, second_mean - first_mean + half
 
 
-def share_interval(values: np.ndarray) -> Interval:
-    """The `graded` interval of shares, which lie between 0 and 1."""
-    return graded(values, 0.0, 1.0)
-
-
-def graded(values: np.ndarray, least: float, most: float) -> Interval:
+def graded(values: np.ndarray, least: float = 0.0, most: float = 1.0) -> Interval:
     """95 % interval of the mean of a share, or of a difference of shares, of each example: `bounded` for outcomes.
 
     Values that come in steps (right or wrong) may have a step that the sample does not show; they get the `bounded`

@@ -148,11 +148,9 @@ def difference(value: float, low: float | None = None, high: float | None = None
     return f"{text} [{', '.join(f'{end:,.{places}f}'.removesuffix(zeros) for end in ends)}]" if ends else text
 
 
-def p_value(p: float) -> str:
-    """`p = 0.03`, `p < 0.0001`."""
-    return f"p < {LEAST_P:.4f}" if p < LEAST_P else f"p = {p_alone(p)}"
-
-
-def p_alone(p: float) -> str:
-    """The same under a heading that says p: `0.03`, `<0.0001`; a dash for NaN."""
-    return UNKNOWN if isnan(p) else f"<{LEAST_P:.4f}" if p < LEAST_P else f"{p:.3g}"
+def p_value(p: float, *, alone: bool = False) -> str:
+    """`p = 0.03`, `p < 0.0001`; alone, under a heading that says p, `0.03`, `<0.0001`. A dash for NaN."""
+    if p < LEAST_P:
+        return f"<{LEAST_P:.4f}" if alone else f"p < {LEAST_P:.4f}"
+    text = UNKNOWN if isnan(p) else f"{p:.3g}"
+    return text if alone else f"p = {text}"

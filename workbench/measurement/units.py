@@ -53,14 +53,9 @@ _OF_VALUES: Final[dict[str, Scale]] = {
 }
 
 
-def difference_in(units: str) -> str:
-    """The units of the difference of two values."""
-    return f"difference in {units}"
-
-
 SCALES: Final[dict[str, Scale]] = {
     **_OF_VALUES,
-    **{difference_in(units): scale.of_differences() for units, scale in _OF_VALUES.items()},
+    **{f"difference in {units}": scale.of_differences() for units, scale in _OF_VALUES.items()},
 }
 """Units -> their scale.
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from workbench import interventions
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual import projection
-from workbench.interventions import Question, SpanEdit
+from workbench.interventions import SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.partial_product import why_not
 from workbench.models import AnyHooked
@@ -123,5 +123,4 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
         "residual": SpanEdit(point, with_twin, residual[twin], digits[twin, place]),
         "elsewhere": SpanEdit(point, here, residual + aside * change.norm(dim=-1, keepdim=True), moved),
     }
-    question = Question(position, right)
-    return interventions.outcomes(model, subject, tokens, question, edits, name="Carry", caption=CAUSAL_CAPTION)
+    return interventions.outcomes(model, subject, tokens, position, right, edits, name="Carry", caption=CAUSAL_CAPTION)

@@ -21,7 +21,7 @@ from torch import Tensor
 from workbench import interventions
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual import projection
-from workbench.interventions import Question, SpanEdit, activation, choose_one, excluding, with_other_token
+from workbench.interventions import SpanEdit, activation, choose_one, excluding, with_other_token
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.minimum import on_symbols
@@ -110,5 +110,5 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
         "residual": SpanEdit(point, here, activation(model, edited, point), larger),
         "elsewhere": SpanEdit(point, elsewhere, activation(model, unrelated, point), larger),
     }
-    question, name = Question(position, following), "Copy before the delimiter"
-    return interventions.outcomes(model, subject, tokens, question, edits, name=name, caption=CAUSAL_CAPTION)
+    name = "Copy before the delimiter"
+    return interventions.outcomes(model, subject, tokens, position, following, edits, name=name, caption=CAUSAL_CAPTION)

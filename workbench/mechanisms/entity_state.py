@@ -23,7 +23,7 @@ from torch import Tensor
 from workbench import interventions
 from workbench.capture import Capture, Subject
 from workbench.instruments.attention import attention_graph
-from workbench.interventions import Head, Question, SpanEdit
+from workbench.interventions import Head, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.heads import where_in_words
@@ -113,11 +113,11 @@ def causal(
     spans = {"claimed": retold.text & retold.gold, "whole text": retold.text, "elsewhere": retold.text & ~retold.gold}
     read = partial(interventions.read_by, heads=heads, n_layers=subject.n_layers)
     edits = {name: read(partial(of_layer, where=span)) for name, span in spans.items()}
-    question = Question(retold.position, retold.named)
+    position, named = retold.position, retold.named
     reader = "the last layer" if heads is None else where_in_words(heads)
     caption = CAUSAL_CAPTION.format(reader=reader)
     return interventions.outcomes(
-        model, subject, tokens, question, edits, name="Entity state", caption=caption, edited=reader
+        model, subject, tokens, position, named, edits, name="Entity state", caption=caption, edited=reader
     )
 
 

@@ -18,9 +18,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench import interventions
-from workbench.capture import LOGITS, Capture, Subject
+from workbench.capture import Capture, Subject
+from workbench.instruments.shared import logits_alone
 from workbench.instruments.weights.fourier import key_frequencies, without
-from workbench.interventions import Question, SpanEdit
+from workbench.interventions import SpanEdit
 from workbench.measurement import Measurement
 from workbench.models import AnyHooked
 from workbench.tasks import Batch, correct
@@ -35,13 +36,12 @@ CAUSAL_CAPTION = (
 )
 
 
+needs = logits_alone
+
+
 def why_not(subject: Subject) -> str | None:
     """Why this claim cannot be tested on this model, in one line; None if it can."""
     return None if isinstance(subject.task, ModularAddition) else f"the task {subject.task.name} is no modular addition"
-
-
-def needs(subject: Subject) -> list[str]:
-    return [LOGITS]
 
 
 def _embedding(subject: Subject) -> Float[Tensor, "p d_model"]:
@@ -94,9 +94,9 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
         values = residual.clone()
         values[:, 0] += component[other] - component[tokens[:, 0]]
         edits[name] = SpanEdit(POINT, span, values, (other + tokens[:, 1]) % p)
-    question = Question(torch.full((len(tokens),), 2), right)
+    last = torch.full_like(right, 2)
     return interventions.outcomes(
-        model, subject, tokens, question, edits, name="Fourier addition", caption=CAUSAL_CAPTION
+        model, subject, tokens, last, right, edits, name="Fourier addition", caption=CAUSAL_CAPTION
     )
 
 

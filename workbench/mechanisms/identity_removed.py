@@ -13,7 +13,7 @@ import torch
 
 from workbench import interventions
 from workbench.capture import Capture, Subject
-from workbench.interventions import Edit, Exchange, Question, SpanEdit
+from workbench.interventions import Edit, Exchange, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.minimum import on_symbols
@@ -88,7 +88,8 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
         model,
         subject,
         batch.tokens,
-        Question(position, following),
+        position,
+        following,
         edits,
         name="Identity removed by the last MLP",
         caption="Whether the answer falls back to the own token once the last MLP takes out the next one in its place "

@@ -21,7 +21,7 @@ from torch import Tensor
 from workbench import interventions
 from workbench.capture import Capture, Subject
 from workbench.instruments.residual import projection
-from workbench.interventions import Edit, Exchange, Question, SpanEdit
+from workbench.interventions import Edit, Exchange, SpanEdit
 from workbench.measurement import Measurement
 from workbench.measurement.places import point_name
 from workbench.mechanisms.base import missing
@@ -106,7 +106,8 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
         model,
         subject,
         batch.tokens,
-        Question(delimiter, minimum),
+        delimiter,
+        minimum,
         edits,
         name="Minimum at the delimiter",
         caption="Whether the first output becomes the token that the delimiter is made to point at in the decoder "

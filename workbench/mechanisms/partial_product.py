@@ -22,7 +22,7 @@ from workbench import interventions
 from workbench.capture import Capture, Subject
 from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
-from workbench.interventions import Edit, Head, Patch, Question, SpanEdit
+from workbench.interventions import Edit, Head, Patch, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.heads import where_in_words
 from workbench.models import AnyHooked
@@ -102,10 +102,11 @@ def causal(
         return SpanEdit(point, span, interventions.activation(model, replaced, point), test.predicted)
 
     edits = {name: interventions.read_by(partial(taken, name), heads, subject.n_layers) for name in runs}
-    question, reader = Question(test.position, test.right), "the last layer" if heads is None else where_in_words(heads)
+    position, right = test.position, test.right
+    reader = "the last layer" if heads is None else where_in_words(heads)
     caption = CAUSAL_CAPTION.format(reader=reader)
     return interventions.outcomes(
-        model, subject, tokens, question, edits, name="Partial products", caption=caption, edited=reader
+        model, subject, tokens, position, right, edits, name="Partial products", caption=caption, edited=reader
     )
 
 

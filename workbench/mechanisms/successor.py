@@ -19,7 +19,7 @@ from torch import Tensor
 
 from workbench import interventions
 from workbench.capture import Capture, Subject
-from workbench.interventions import Edit, Exchange, Question, SpanEdit
+from workbench.interventions import Edit, Exchange, SpanEdit
 from workbench.measurement import Measurement
 from workbench.mechanisms.base import missing
 from workbench.mechanisms.minimum import delimiter_and_symbols, on_symbols
@@ -87,7 +87,8 @@ def causal(model: AnyHooked, subject: Subject, batch: Batch, generator: torch.Ge
         model,
         subject,
         batch.tokens,
-        Question(position, following),
+        position,
+        following,
         edits,
         name="Identity + successor at the outputs",
         caption="Whether a third token follows once its decoder coordinate and that of the next one are exchanged "

@@ -14,7 +14,7 @@ from workbench.judgement.findings import Difference
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import ABOUT_P, compare, compare_over_seeds
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
-from workbench.measurement.numbers import LEAST_P, decimals, difference, number, p_alone
+from workbench.measurement.numbers import LEAST_P, decimals, difference, number, p_value
 from workbench.report.table import as_text
 
 SHOWN_DIFFERENCES = 15
@@ -115,8 +115,8 @@ def difference_rows(differences: pd.DataFrame) -> list[list[str]]:
                 number(second, units, places),
                 difference(value, row["low"], row["high"], units),
                 str(row["n"]) if "n" in row else f"{row['n_first']} and {row['n_second']}",
-                p_alone(row["p"]),
-                p_alone(row["p_holm"]),
+                p_value(row["p"], alone=True),
+                p_value(row["p_holm"], alone=True),
             ]
         )
     return rows
@@ -162,6 +162,6 @@ def _left_out(differences: pd.DataFrame) -> str:
         return ""
     at = _as_shown(differences["p_holm"])
     last = surest(differences).index[-1]
-    ties, p = int((at == at.loc[last]).sum()), p_alone(differences.loc[last, "p_holm"])
+    ties, p = int((at == at.loc[last]).sum()), p_value(differences.loc[last, "p_holm"], alone=True)
     which = f"; {ties} tie at p (Holm) {p}: of these each measure in turn, its clearest first" if ties > 1 else ""
     return f", {SHOWN_DIFFERENCES} shown, the smallest p first{which}"

@@ -16,8 +16,8 @@ import plotly.graph_objects as go
 from workbench.figures.style import BLUE, framed
 from workbench.inspection.learning_curves import single, units_of
 from workbench.measurement import Measurement, p_values
-from workbench.measurement.compare_runs import compare_over_seeds, mean_over_runs
-from workbench.measurement.numbers import difference, p_alone, with_interval
+from workbench.measurement.compare_runs import compare_over_seeds, over_seeds
+from workbench.measurement.numbers import difference, p_value, with_interval
 from workbench.runs import Run, open_runs
 from workbench.runs.config import HOW_OFTEN
 from workbench.runs.listing import check_column, filtered, row_of
@@ -163,7 +163,7 @@ def _mean(runs: Sequence[Run], metric: str, group: str) -> Measurement:
     seeds = [run.config.seed for run in runs]
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"two runs of the group {group!r} have the seed {max(seeds, key=seeds.count)}: choose one")
-    return mean_over_runs([_last(run, metric) for run in runs], seeds)
+    return over_seeds([_last(run, metric) for run in runs], seeds, shared=True)
 
 
 def _differing(runs: Sequence[Run]) -> dict[str, set[str | None]]:
@@ -224,7 +224,7 @@ def shown(frame: pd.DataFrame, metric: str) -> tuple[list[str], list[list[str]]]
         cells += [with_interval(row["mean"], row["low"], row["high"], units), str(row["n"])]
         if compared:
             cells.append(difference(row["difference"], row["difference_low"], row["difference_high"], units))
-            cells.append(p_alone(row["p"]))
+            cells.append(p_value(row["p"], alone=True))
         rows.append(cells)
     return headings, rows
 

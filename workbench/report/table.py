@@ -18,7 +18,7 @@ from workbench.instruments.residual.dominant_rows import WITHOUT, has_dominant, 
 from workbench.interventions import head_in_words
 from workbench.judgement.words import claims
 from workbench.measurement import Measurement, numbers
-from workbench.measurement.controls import UNTRAINED, control_in_short, control_in_words
+from workbench.measurement.controls import UNTRAINED, control_in_words
 from workbench.measurement.places import place_in_words, point_name
 from workbench.mechanisms import MECHANISMS
 from workbench.mechanisms.heads import where_in_words
@@ -217,7 +217,8 @@ def _named(m: Measurement) -> str:
     control = str(m.labels)
     if not control:
         return "none"
-    return f"{control_in_short(control)} {share(m, of_draws=control == UNTRAINED)}"
+    in_short = control_in_words(control, short=True)
+    return f"{in_short} {share(m, of_draws=control == UNTRAINED)}"
 
 
 def _coordinates(columns: Sequence[Column], name: str) -> list[tuple[str, Any]]:

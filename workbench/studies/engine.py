@@ -16,7 +16,7 @@ from rich.progress import track
 from workbench.judgement.contrast import Outcome
 from workbench.judgement.tuning import AS_PLANNED, Tuning
 from workbench.measurement import Measurement
-from workbench.measurement.compare_runs import mean_over_runs
+from workbench.measurement.compare_runs import over_seeds
 from workbench.runs import CONFIG, METRICS, Run, load_run, read_log
 from workbench.runs.weights import WEIGHTS
 from workbench.studies.code_of import described
@@ -138,7 +138,7 @@ class Engine:
             group, setting = (name, AS_PLANNED) if name in planned else (group_name(own[0][0], self.study.tune), name)
             shared = [key for key in own[0][1] if all(key in quantities for _, quantities in own)]
             seeds = [one.config.seed for one, _ in own]
-            means = {key: mean_over_runs([quantities[key] for _, quantities in own], seeds) for key in shared}
+            means = {key: over_seeds([quantities[key] for _, quantities in own], seeds, shared=True) for key in shared}
             known.setdefault(group, {})[setting] = means
         return known
 
@@ -158,7 +158,7 @@ class Engine:
         seeds = list(range(self.seeds))
         each = tunes(self.scale, seeds, self.runs / RUNS, self.given, self.workers, self.ray, self.progress)
         return {
-            group: {name: mean_over_runs([one[group][name] for one in each], seeds) for name in quantities}
+            group: {name: over_seeds([one[group][name] for one in each], seeds, shared=True) for name in quantities}
             for group, quantities in each[0].items()
         }
 

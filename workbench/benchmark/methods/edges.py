@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from workbench import circuits
 from workbench.benchmark.questions import Answer, Asks, Question
+from workbench.benchmark.scoring import Method
 from workbench.circuits import Comparison, Graph
 from workbench.circuits.rewired import rewired_logits
 from workbench.measurement import Measurement
@@ -42,30 +42,22 @@ def by_mean(measured: Measurement, names: list[str], *, effects: bool = True) ->
     )
 
 
-def _scored(question: Question, measure: Callable[[Comparison], Measurement], *, effects: bool = True) -> Answer | None:
-    if question.asks is not Asks.EDGES:
-        return None
-    return by_mean(measure(question.pairs), list(question.candidates), effects=effects)
+def scored(about: str, measure: Callable[[Comparison], Measurement], *, effects: bool = True) -> Method:
+    """A method that gives every edge the effects that a measure of the pairs finds.
 
+    Args:
+        about: what it does, in a sentence.
+        measure: one of `circuits`, which gives dims `edge`, `example`.
+        effects: as for `by_mean`.
+    """
 
-def eap(question: Question) -> Answer | None:
-    """Edge attribution patching, from one gradient."""
-    return _scored(question, circuits.eap)
+    def method(question: Question) -> Answer | None:
+        if question.asks is not Asks.EDGES:
+            return None
+        return by_mean(measure(question.pairs), list(question.candidates), effects=effects)
 
-
-def eap_ig(question: Question) -> Answer | None:
-    """Edge attribution patching with integrated gradients, from five."""
-    return _scored(question, circuits.eap_ig)
-
-
-def gim(question: Question) -> Answer | None:
-    """Edge attribution patching with gradient interaction modifications, from one gradient."""
-    return _scored(question, circuits.gim, effects=False)
-
-
-def path_patching(question: Question) -> Answer | None:
-    """Path patching: each edge alone carries what its writer wrote in the other run."""
-    return _scored(question, circuits.path_patching)
+    method.__doc__ = about
+    return method
 
 
 @torch.no_grad()

@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from workbench import probes
 from workbench.benchmark.questions import Answer, Asks, Question
-from workbench.judgement.decodable import BASELINES, CONTROL, FREQUENT, SHUFFLED, TRAINED, UNTRAINED
+from workbench.benchmark.scoring import Method
+from workbench.judgement.decodable import BASELINES, CONTROL, FREQUENT, SHUFFLED, TRAINED
 from workbench.judgement.used import AT_LEAST, CHANGED
 from workbench.probes.causal_test import EDITED, Experiment
 from workbench.runs import Run
 
 
-def _probed(question: Question, beside: str = FREQUENT, kind: str = "logistic") -> Answer:
-    """What a probe decodes at each point; called where that is clearly above what is decoded of something else."""
-    points, run = list(question.candidates), cast(Run, question.run)  # it stands for one
-    accuracy = probes.probe(run, question.label, points=points, kind=kind, seed=question.seed, controls=[beside])
-    probe, other = (accuracy.select(condition=name) for name in (TRAINED, beside))
-    assert probe.low is not None and other.high is not None
-    above = (probe.low > other.high).tolist()
-    return Answer(dict(zip(points, probe.values.tolist(), strict=True)), dict(zip(points, above, strict=True)))
+def probed(
+    about: str, beside: str = FREQUENT, kind: str = "logistic", asks: Sequence[Asks] = (Asks.DECODABLE,)
+) -> Method:
+    """A method that calls a label held where a probe decodes it clearly better than something else is decoded.
 
+    Args:
+        about: what it does, in a sentence.
+        beside: the baseline that it is held against.
+        kind: of the probe.
+        asks: the questions that it answers, the same way whichever it is.
+    """
 
-def probe_alone(question: Question) -> Answer | None:
-    """A logistic probe clearly above the most frequent label; what it decodes is said to be used, as is often done."""
-    return _probed(question) if question.asks in (Asks.DECODABLE, Asks.USED) else None
+    def method(question: Question) -> Answer | None:
+        if question.asks not in asks:
+            return None
+        points, run = list(question.candidates), cast(Run, question.run)  # it stands for one
+        accuracy = probes.probe(run, question.label, points=points, kind=kind, seed=question.seed, controls=[beside])
+        probe, other = (accuracy.select(condition=name) for name in (TRAINED, beside))
+        assert probe.low is not None and other.high is not None
+        above = (probe.low > other.high).tolist()
+        return Answer(dict(zip(points, probe.values.tolist(), strict=True)), dict(zip(points, above, strict=True)))
 
-
-def probe_mlp(question: Question) -> Answer | None:
-    """A probe with a hidden layer clearly above the most frequent label; it says nothing of use."""
-    return _probed(question, kind="mlp") if question.asks is Asks.DECODABLE else None
-
-
-def nearest_mean(question: Question) -> Answer | None:
-    """The value whose mean is nearest, clearly more often right than the most frequent one; it says nothing of use."""
-    return _probed(question, kind="nearest_mean") if question.asks is Asks.DECODABLE else None
-
-
-def probe_untrained(question: Question) -> Answer | None:
-    """A logistic probe clearly above the same in re-initialised models; it says nothing of use."""
-    return _probed(question, UNTRAINED) if question.asks is Asks.DECODABLE else None
+    method.__doc__ = about
+    return method
 
 
 def description_length(question: Question) -> Answer | None:

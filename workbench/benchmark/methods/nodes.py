@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
-
 from workbench import circuits
 from workbench.benchmark.methods.edges import by_mean
 from workbench.benchmark.questions import Answer, Asks, Question
-from workbench.circuits.nodes import of_whole_nodes
-from workbench.measurement import Measurement
-
-Patching = Callable[..., Measurement]
+from workbench.benchmark.scoring import Method
 
 
-def _patched(question: Question, measure: Patching) -> Answer | None:
-    """Effects of whole heads and MLPs, all their positions at once."""
-    if question.asks is not Asks.NODES:
-        return None
-    names = list(question.candidates)
-    of_node = of_whole_nodes(question.pairs, measure)
-    values = np.stack([of_node[name] for name in names])
-    return by_mean(question.pairs.measurement("Effects of nodes", values, {"node": names}, ""), names)
+def patched(about: str, *, exact: bool) -> Method:
+    """A method that gives every head and MLP the effect of the whole of it, all its positions at once.
 
+    Args:
+        about: what it does, in a sentence.
+        exact: as for `circuits.node_scores`.
+    """
 
-def activation_patching(question: Question) -> Answer | None:
-    """Activation patching: each head or MLP alone writes what it wrote in the other run."""
-    return _patched(question, circuits.activation_patching)
+    def method(question: Question) -> Answer | None:
+        if question.asks is not Asks.NODES:
+            return None
+        measured, names = circuits.node_scores(question.pairs, exact=exact, by_position=False), question.candidates
+        return by_mean(measured.keep("node", names), list(names))
 
-
-def attribution_patching(question: Question) -> Answer | None:
-    """Attribution patching: the same to first order, from one gradient."""
-    return _patched(question, circuits.attribution_patching)
+    method.__doc__ = about
+    return method
 
 
 def direct_attribution(question: Question) -> Answer | None:

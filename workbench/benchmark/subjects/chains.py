@@ -46,16 +46,18 @@ class StraightChain(PointerChain):
         return self._batch(torch.cat([values, torch.arange(self.n - self.k).expand(n, -1)], dim=1))
 
 
-def sized(task: type[PointerChain], seed: int | None) -> PointerChain:
-    """A task of a size drawn from the seed."""
+def chain_decoder(
+    kind: type[PointerChain], n_heads: int, seed: int | None, *, has_mlp: bool = False
+) -> tuple[PointerChain, Writer]:
+    """A task of a size drawn from the seed, and one layer of ChaCAL for it.
+
+    Its weights are 0 but for embeddings of token and position, and what is read as the output. An MLP has a neuron for
+    each token.
+    """
     n, k = SIZES[in_order(len(SIZES), seed, "size")[0]]
-    return task(n=n, k=k)
-
-
-def chain_decoder(task: PointerChain, n_heads: int, seed: int | None, d_mlp: int = 1) -> Writer:
-    """One layer of ChaCAL with weights of 0, embeddings for token and position, and what is read as the output."""
-    chacal = {"variant": "chacal", "gamma": GAMMA}
-    return blank(task, [task.n] * 3, seed, n_heads=n_heads, d_head=task.n, d_mlp=d_mlp, attention=chacal)[0]
+    task, chacal = kind(n=n, k=k), {"variant": "chacal", "gamma": GAMMA}
+    shape: dict[str, Any] = {"n_heads": n_heads, "d_head": n, "d_mlp": n if has_mlp else 1, "attention": chacal}
+    return task, blank(task, [n] * 3, seed, **shape)[0]
 
 
 def follow(
@@ -87,8 +89,7 @@ def follow(
 
 def follower(seed: int | None) -> Planted:
     """One head follows every chain: nothing misleads."""
-    task = sized(PointerChain, seed)
-    write = chain_decoder(task, 1, seed)
+    task, write = chain_decoder(PointerChain, 1, seed)
     follow(write, task, 0)
     truth = PlantedTruth(edges=edges_of("a0.h0", "logits"), needed=(("a0.h0",),))
     return Planted("follower", write.model, task, truth, seed)
@@ -96,8 +97,7 @@ def follower(seed: int | None) -> Planted:
 
 def decoy(seed: int | None) -> Planted:
     """Head 0 has the gold pattern, sharper than any, and writes nothing; head 1, whose pattern is softer, works."""
-    task = sized(PointerChain, seed)
-    write, (idle, works) = chain_decoder(task, 2, seed), in_order(2, seed)
+    (task, write), (idle, works) = chain_decoder(PointerChain, 2, seed), in_order(2, seed)
     follow(write, task, idle, reads=torch.zeros(task.n))
     follow(write, task, works, sharp=SOFT)
     truth = PlantedTruth(edges=edges_of(f"a0.h{works}", "logits"), needed=((f"a0.h{works}",),), decoys=(f"a0.h{idle}",))
@@ -106,8 +106,7 @@ def decoy(seed: int | None) -> Planted:
 
 def split(seed: int | None) -> Planted:
     """Head 0 follows the chains of even positions, head 1 those of odd ones, and neither those of the other."""
-    task = sized(ParityChain, seed)
-    write = chain_decoder(task, 2, seed)
+    task, write = chain_decoder(ParityChain, 2, seed)
     for parity, head in enumerate(in_order(2, seed)):
         own = torch.arange(task.n) % 2 == parity
         follow(write, task, head, queries=own, reads=own)
@@ -116,8 +115,7 @@ def split(seed: int | None) -> Planted:
 
 def shared_out(seed: int | None) -> Planted:
     """Both heads follow every chain; head 0 writes the even ancestors, head 1 the odd ones."""
-    task = sized(PointerChain, seed)
-    write = chain_decoder(task, 2, seed)
+    task, write = chain_decoder(PointerChain, 2, seed)
     for parity, head in enumerate(in_order(2, seed)):
         follow(write, task, head, reads=torch.arange(task.n) % 2 == parity)
     return Planted("shared_out", write.model, task, _both(), seed)
@@ -130,8 +128,7 @@ def _both() -> PlantedTruth:
 
 def backups(seed: int | None) -> Planted:
     """Both heads do the whole work: cutting either alone loses nothing, cutting both everything."""
-    task = sized(PointerChain, seed)
-    write = chain_decoder(task, 2, seed)
+    task, write = chain_decoder(PointerChain, 2, seed)
     edges: dict[str, Effect] = {}
     for head in (0, 1):
         follow(write, task, head)
@@ -142,8 +139,7 @@ def backups(seed: int | None) -> Planted:
 
 def mlp_alone(seed: int | None) -> Planted:
     """Each token alone tells its whole chain, to the MLP; the head has the gold pattern all the same, and writes 0."""
-    task = sized(StraightChain, seed)
-    write = chain_decoder(task, 1, seed, d_mlp=task.n)
+    task, write = chain_decoder(StraightChain, 1, seed, has_mlp=True)
     token, _, out = write.blocks.coordinates
     follow(write, task, 0, reads=torch.zeros(task.n))
     at = torch.arange(task.n)

@@ -9,7 +9,7 @@ regularities alone are worth.
 from __future__ import annotations
 
 from workbench.capture import Capture
-from workbench.instruments.answers.overall import Of, scored, scored_in_words
+from workbench.instruments.answers.overall import Of, scored
 from workbench.instruments.shared import logits_alone, no_reason
 from workbench.measurement import Measurement
 
@@ -30,7 +30,7 @@ def measure(capture: Capture, *, of: Of = "answer") -> Measurement:
     Raises:
         ValueError: if `of` is neither.
     """
-    task, batch = capture.subject.task, scored(capture, of)
+    task, (batch, thought) = capture.subject.task, scored(capture, of)
     values = task.accuracy_by_group(capture.logits.cpu(), batch, capture.truth).T.double().numpy()
     return Measurement(
         name=f"Accuracy by {task.group}",
@@ -39,6 +39,5 @@ def measure(capture: Capture, *, of: Of = "answer") -> Measurement:
         coords={task.group: task.groups},
         units="share",
         settings={"model": capture.subject.name, "unit": task.unit, "of": of},
-        caption=f"Share of answers that are right, by {task.group}; an answer is one {task.unit}"
-        f"{scored_in_words(capture, of)}.",
+        caption=f"Share of answers that are right, by {task.group}; an answer is one {task.unit}{thought}.",
     )

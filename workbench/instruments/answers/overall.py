@@ -25,19 +25,18 @@ CONTROLS = ("mismatched",)
 needs, why_not = logits_alone, no_reason
 
 
-def scored(capture: Capture, of: Of) -> Batch:
-    """A capture's batch, its loss mask true at the positions that count. Raises ValueError if `of` is unknown."""
+def scored(capture: Capture, of: Of) -> tuple[Batch, str]:
+    """A capture's batch, its loss mask true at the positions that count, and what of a thought counts, for captions.
+
+    These words are empty where there is no chain of thought. Raises ValueError if `of` is unknown.
+    """
     if of not in get_args(Of):
         raise ValueError(f"of is {' or '.join(map(repr, get_args(Of)))}, not {of!r}")
-    return capture.subject.task.answer_alone(capture.batch) if of == "answer" else capture.batch
-
-
-def scored_in_words(capture: Capture, of: Of) -> str:
-    """What does not count, for captions; nothing where there is no chain of thought."""
-    thought = bool((capture.subject.task.answer_mask(capture.batch) != capture.batch.loss_mask).any())
-    if not thought:
-        return ""
-    return " (the chain of thought before the answer does not count)" if of == "answer" else " (a chain of thought too)"
+    task, batch = capture.subject.task, capture.batch
+    thought = bool((task.answer_mask(batch) != batch.loss_mask).any())
+    if of == "answer":
+        return task.answer_alone(batch), " (the chain of thought before the answer does not count)" * thought
+    return batch, " (a chain of thought too)" * thought
 
 
 def measure(capture: Capture, *, of: Of = "answer") -> Measurement:
@@ -50,8 +49,8 @@ def measure(capture: Capture, *, of: Of = "answer") -> Measurement:
     Raises:
         ValueError: if `of` is neither.
     """
-    batch, logits = scored(capture, of), capture.logits.cpu()
-    mask = batch.loss_mask
+    batch, thought = scored(capture, of)
+    logits, mask = capture.logits.cpu(), batch.loss_mask
     positions = correct(logits, batch).double().sum(-1) / mask.sum(-1)
     sequences = torch.where(mask.any(-1), whole(logits, batch).double(), torch.nan)
     return Measurement(
@@ -62,5 +61,5 @@ def measure(capture: Capture, *, of: Of = "answer") -> Measurement:
         units="share",
         settings={"model": capture.subject.name, "of": of},
         caption="Share of scored positions that are right, and of sequences with every scored position right"
-        f"{scored_in_words(capture, of)}, each predicted from the true tokens before it.",
+        f"{thought}, each predicted from the true tokens before it.",
     )

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from workbench.capture import Capture, Subject, sample_truth
-from workbench.instruments.residual.projection import labelled, sequence
+from workbench.instruments.residual.projection import position_names
 from workbench.measurement import Measurement
 from workbench.util.lookup import lookup
 
@@ -217,11 +217,6 @@ def check_place(capture: Capture, example: int, layer: int, head: int) -> None:
         raise ValueError(f"there is no example {example}; the batch has {n}")
     if not 0 <= head < n_heads:
         raise ValueError(f"there is no head {head}; layer {layer} has {n_heads}, from 0")
-
-
-def position_names(capture: Capture, example: int) -> list[str]:
-    """One example's real tokens as `position:word`. Raises ValueError if there is no such example."""
-    return labelled(sequence(capture, example))
 
 
 def power_name(hop: int) -> str:

@@ -16,7 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from workbench.capture import Capture
-from workbench.instruments.attention.attention_graph import check_place, pattern, position_names, unit_rows
+from workbench.instruments.attention.attention_graph import check_place, pattern, unit_rows
+from workbench.instruments.residual.projection import position_names
 from workbench.measurement import Measurement
 from workbench.models.attention.chacal import ChacalAttention
 from workbench.util.lookup import lookup

@@ -21,12 +21,12 @@ from workbench.capture import Capture
 from workbench.instruments.attention.attention_graph import (
     n_hops_of,
     needs,
-    position_names,
     resolvent,
     unit_rows,
     why_not,
 )
 from workbench.instruments.attention.path_mass import REST, first_edges, shares
+from workbench.instruments.residual.projection import position_names
 from workbench.measurement import Measurement
 
 __all__ = ["CONTROLS", "layer_graphs", "matrices", "measure", "needs", "rollout", "why_not"]

@@ -55,7 +55,7 @@ def table(paths: Sequence[Path], names: Sequence[str], model: str) -> Measuremen
 
     Args:
         paths: strongest first.
-        names: of the positions (`attention_graph.position_names`).
+        names: of the positions (`projection.position_names`).
         model: whose attention it is.
     """
     return Measurement(

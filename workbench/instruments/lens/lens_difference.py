@@ -37,18 +37,18 @@ HOW: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], str, str]] = {
 
 
 def shared_points(first: Capture, second: Capture) -> list[str]:
-    """The residual points that both models have, from the embedding up."""
-    others = from_embedding(second.subject)
-    return [point for point in from_embedding(first.subject) if point in others]
+    """The residual points that two models have which saw the same tokens, from the embedding up.
 
-
-def check_same_tokens(first: Capture, second: Capture) -> None:
-    """Raise ValueError if the two were not captured on the same tokens of one vocabulary."""
+    Raises:
+        ValueError: if they were not captured on the same tokens of one vocabulary.
+    """
     tasks = (first.subject.task, second.subject.task)
     if tasks[0].vocabulary != tasks[1].vocabulary:
         raise ValueError(f"{first.subject.name} and {second.subject.name} have different vocabularies")
     if not torch.equal(first.batch.tokens, second.batch.tokens):
         raise ValueError(f"{first.subject.name} and {second.subject.name} were not captured on the same tokens")
+    others = from_embedding(second.subject)
+    return [point for point in from_embedding(first.subject) if point in others]
 
 
 @torch.no_grad()
@@ -65,8 +65,8 @@ def measure(first: Capture, second: Capture, *, how: str = "kl", points: Sequenc
         ValueError: if there is no such way, or the two were not captured on the same tokens.
     """
     function, units, words = lookup(HOW, how, "way to compare")
-    check_same_tokens(first, second)
-    points = shared_points(first, second) if points is None else list(points)
+    shared = shared_points(first, second)
+    points = shared if points is None else list(points)
     read = positions_read(first, first.batch.loss_mask)
     each = torch.full((len(points), *read.shape), torch.nan, dtype=torch.float64)
 

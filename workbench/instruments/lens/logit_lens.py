@@ -18,7 +18,7 @@ from torch import Tensor
 
 from workbench.capture import LOGITS, Capture, Subject
 from workbench.instruments.lens.affine import AffineLens
-from workbench.instruments.residual.projection import from_embedding, labelled, sequence
+from workbench.instruments.residual.projection import from_embedding, position_names
 from workbench.instruments.shared import AT_ONCE, by_rows, positions_read, said_of_sample
 from workbench.measurement import Measurement
 from workbench.tasks import Batch, correct
@@ -42,13 +42,6 @@ def decode(subject: Subject, residual: Float[Tensor, "*batch d_model"]) -> Float
     """The logits that the model makes of its last residual, made of any: final norm, unembedding, cap."""
     normed = subject.final_norm(residual)
     return subject.logits(torch.nn.functional.linear(normed, subject.decoder.to(normed), subject.unembed_bias))
-
-
-def through(
-    subject: Subject, lens: AffineLens | None, point: str, residual: Float[Tensor, "*batch d_model"]
-) -> Float[Tensor, "*batch token"]:
-    """The logits that a residual decodes to through a lens; None is the logit lens, which decodes it as it is."""
-    return decode(subject, residual if lens is None else lens.translate(point, residual))
 
 
 def divergence(final: Float[Tensor, "*batch token"], lens: Float[Tensor, "*batch token"]) -> Float[Tensor, "*batch"]:
@@ -166,22 +159,23 @@ def lens_tokens(capture: Capture, example: int, *, lens: AffineLens | None = Non
     Raises:
         ValueError: if there is no such example.
     """
-    subject, words = capture.subject, sequence(capture, example)
+    subject, positions = capture.subject, position_names(capture, example)
     points = from_embedding(subject)
     each = []
     for point in points:
 
         def best(x: Tensor, point: str = point) -> Tensor:
-            top = through(subject, lens, point, x).double().softmax(-1).max(-1)
+            logits = decode(subject, x if lens is None else lens.translate(point, x))
+            top = logits.double().softmax(-1).max(-1)
             return torch.stack([top.values, top.indices.double()], dim=-1)
 
-        each.append(by_rows(best, capture[point][example, : len(words)], width=len(subject.decoder)))
+        each.append(by_rows(best, capture[point][example, : len(positions)], width=len(subject.decoder)))
     probabilities, tokens = torch.stack(each).cpu().unbind(-1)
     return Measurement(
         name="Tokens seen through the lens",
         values=probabilities.numpy(),
         dims=("point", "position"),
-        coords={"point": points, "position": labelled(words)},
+        coords={"point": points, "position": positions},
         units="probability",
         settings={"model": subject.name, "example": example, "lens": "logit" if lens is None else lens.NAME},
         labels=np.array(subject.task.words(tokens.long().flatten())).reshape(tokens.shape),

@@ -233,9 +233,9 @@ def sequence(capture: Capture, example: int) -> list[str]:
     return task.words(tokens[example, : int(task.lengths(tokens[example : example + 1])[0])])
 
 
-def labelled(words: Sequence[str]) -> list[str]:
-    """Words of a sequence as labels of its positions: `position:word`."""
-    return [f"{i}:{word}" for i, word in enumerate(words)]
+def position_names(capture: Capture, example: int) -> list[str]:
+    """One example's real tokens as `position:word`. Raises ValueError if there is no such example."""
+    return [f"{i}:{word}" for i, word in enumerate(sequence(capture, example))]
 
 
 def top_tokens(
@@ -257,19 +257,19 @@ def top_tokens(
     Raises:
         ValueError: if there is no such example or basis, or `top` is not within the vocabulary.
     """
-    subject, words = capture.subject, sequence(capture, example)
+    subject, positions = capture.subject, position_names(capture, example)
     points = needs(subject) if points is None else list(points)
     bases = BASES if bases is None else tuple(bases)
     _check_top(subject, bases, top)
     cells = torch.stack([_largest(capture, points, example, top, name, how, final_norm) for name in bases])
-    shape = (len(bases), len(points), len(words), top)
+    shape = (len(bases), len(points), len(positions), top)
     values, ids = cells.view(*shape, 2).unbind(-1)
     vectors = [names(subject, *each) for each in zip(bases, ids.long().flatten(1), strict=True)]
     return Measurement(
         name="Residual on both bases",
         values=values.numpy(),
         dims=("basis", "point", "position", "rank"),
-        coords={"basis": bases, "point": points, "position": labelled(words), "rank": range(1, top + 1)},
+        coords={"basis": bases, "point": points, "position": positions, "rank": range(1, top + 1)},
         units=UNITS[how],
         settings={"model": subject.name, "example": example, "how": how, "final_norm": final_norm},
         labels=np.array(vectors).reshape(shape),

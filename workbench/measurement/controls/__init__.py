@@ -18,13 +18,8 @@ CONTROLS: dict[str, Control] = {
 }
 
 
-def control_in_words(name: str) -> str:
-    """What legends call a control; one that is not in `CONTROLS` is called by its name."""
-    if name == SHUFFLED:
-        return "models of shuffled weights"
-    return CONTROLS[name].words if name in CONTROLS else name
-
-
-def control_in_short(name: str) -> str:
-    """What narrow columns call a control; one that is not in `CONTROLS` is called by its name."""
-    return CONTROLS[name].short if name in CONTROLS else name
+def control_in_words(name: str, *, short: bool = False) -> str:
+    """What legends call a control, or narrow columns; one that is not in `CONTROLS` is called by its name."""
+    if name in CONTROLS:
+        return CONTROLS[name].short if short else CONTROLS[name].words
+    return "models of shuffled weights" if name == SHUFFLED and not short else name
