@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from workbench.app import state
+from workbench.app import evidence, state
 from workbench.app.config_in_words import attention, plain
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.prompts import prompt
@@ -42,26 +42,18 @@ def show(runs: dict[str, Run]) -> None:
     """Fill the sidebar; `state.current()` is what was chosen, or nothing where that cannot be opened."""
     st.session_state["look"] = None
     name = choose_there("Run", list(runs), "run", state.first(list(runs.values())))
-    if name is None:
-        return
-    run = runs[name]
-    forget_other_run(str(run.path))
-    try:
-        opened = state.opened(run, checkpoint(run))
-        facts(opened)
-    except (ValueError, OSError) as error:
-        st.error(plain(str(error)))
-        return
-    st.session_state["look"] = entry(opened)
-
-
-def unfold() -> None:
-    """A field that opens every folded panel."""
+    if name is not None:
+        run = runs[name]
+        forget_other_run(str(run.path))
+        try:
+            opened = state.opened(run, checkpoint(run))
+            facts(opened)
+        except (ValueError, OSError) as error:
+            st.error(plain(str(error)))
+        else:
+            st.session_state["look"] = entry(opened)
     fields.toggle("Open every panel", UNFOLD, help="Also those that are folded; a page then takes longer.")
-
-
-def glossary() -> None:
-    """The words of the pages, one click away."""
+    evidence.show()
     with st.popover("Glossary", icon=":material/menu_book:", width="stretch"):
         st.markdown("\n\n".join(f"**{word}**: {meaning}" for word, meaning in GLOSSARY.items()))
 
@@ -83,8 +75,11 @@ def last(run: Run) -> str:
     return END if run.finished else "latest"
 
 
-def last_step(run: Run) -> str:
-    """`the end, step 500`; for an unfinished run `latest, step 200 of 500`."""
+def step_in_words(opened: Opened) -> str:
+    """`step 100`; of the latest weights `the end, step 500`, for an unfinished run `latest, step 200 of 500`."""
+    run = opened.run
+    if opened.step is not None:
+        return f"step {opened.step:,}"
     return f"{last(run)}, step {run.step():,}" + ("" if run.finished else f" of {run.config.steps:,}")
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from workbench.app import config_in_words as words
-from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose, position_in
 from workbench.app.state import Opened
@@ -30,14 +27,6 @@ FEW = 16  # sequences from which the rows are counted
 AT_ONCE, UNASKED = 3.0, 180.0  # seconds: what takes longer is fitted beside the page, and on request
 HELD_OUT = "Held out from training; 3 in 10 of them test the probe"
 belongs_to_run("probe_position")
-
-
-class When(Enum):
-    """When probes are fitted."""
-
-    AT_ONCE = auto()
-    BESIDE = auto()  # while the page stands already
-    NOT_YET = auto()
 
 
 @dataclass(frozen=True)
@@ -141,16 +130,3 @@ def seconds_to_fit(opened: Opened, question: Question) -> float:
     rows = values[0].shape[0] * values[0].shape[1] / FEW * question.n
     classes = sum(max(2, int(value.max()) + 1) if value.ndim == 2 else 2 * value.shape[-1] for value in values)
     return rows * classes * len(from_embedding(opened.subject)) / SPEED
-
-
-def when_to_fit(opened: Opened, question: Question) -> When:
-    """When to fit; what takes long waits for a button, which is drawn."""
-    try:
-        seconds = seconds_to_fit(opened, question)
-    except ValueError:  # fitting says why
-        return When.AT_ONCE
-    if seconds <= AT_ONCE:
-        return When.AT_ONCE
-    labels = f"{len(question.together)} labels" if len(question.together) > 1 else "this label"
-    asked = f"Fit probes of {labels} at every point, with their controls (about {words.seconds(seconds)} or less, once)"
-    return When.BESIDE if seconds <= UNASKED or fields.pressed(asked, "probe_anyway") else When.NOT_YET

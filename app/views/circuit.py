@@ -16,7 +16,7 @@ from workbench.app.fields.heads import needed_head
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.panels import circuit_by_hand as by_hand
 from workbench.app.panels import code
-from workbench.app.panels.circuit import PAIRS, Asked, Found, in_code, measure, more, sizes, verdict
+from workbench.app.panels.circuit import PAIRS, Asked, Found, in_code, in_words, measure, sizes
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.measuring import awaited
 from workbench.app.panels.panel import panel
@@ -100,7 +100,7 @@ def drawn(look: Look, asked: Asked, found: Found) -> None:
         chosen = code.call(code.assign("chosen", greedy_edges, scores, symbol.circuit.graph, size).pruned)
         as_found: Circuit = value_of(chosen)
         same = by_hand.measured(asked, found, as_found, []).same
-        judged, beside = verdict(found, share, same), more(asked, found, size, share)
+        judged, beside = in_words(asked, found, size, share, same)
         outside = left_out(look, as_found)
         said.markdown(f"**{plain(judged)}**{f'  {chr(10)}{plain(outside)}' if outside else ''}")
         with st.container(horizontal=True, key="columns"):
@@ -182,18 +182,14 @@ def table(scores: Measurement, circuit: Circuit, control: Measurement | None) ->
         st.dataframe(pd.DataFrame(frame.loc[order]), hide_index=True, width="stretch", height=360)
 
 
-def page(look: Look) -> None:
-    task = look.opened.subject.task
-    if not task.pair_kinds:
-        st.info(f"{plain(capitalised(task.name))} has no pairs of questions that differ in one thing: no circuit.")
-        return
+look = current()
+task = look.opened.subject.task
+if task.pair_kinds:
     asked = fields_of(look)
     found: Found | None = awaited(
         asked.key, lambda job: measure(asked, job.say), "which edges carry the answer", "No circuit can be found here"
     )
-    if found is None:
-        return
-    drawn(look, asked, found)
-
-
-page(current())
+    if found is not None:
+        drawn(look, asked, found)
+else:
+    st.info(f"{plain(capitalised(task.name))} has no pairs of questions that differ in one thing: no circuit.")

@@ -10,10 +10,10 @@ import numpy as np
 import streamlit as st
 
 from workbench import figures
-from workbench.app.config_in_words import plain
-from workbench.app.fields import url
+from workbench.app.config_in_words import plain, seconds
+from workbench.app.fields import probe_question, url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.probe_question import Question, When, choose_question, most_gained, when_to_fit
+from workbench.app.fields.probe_question import Question, choose_question, most_gained
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import code
@@ -115,11 +115,21 @@ def _decoded(look: Look) -> tuple[Question, Symbol] | None:
 
 
 def _fitted(opened: Opened, question: Question) -> Measurement | None:
-    """The probes of a question; None where they are not fitted yet, and the page says so."""
-    when, asked = when_to_fit(opened, question), question.without_label
-    if when is When.AT_ONCE:
+    """The probes of a question; None where they are not fitted yet: the page says so, or has a button for what is long.
+
+    Raises:
+        ValueError: if the labels mean nothing at these positions.
+    """
+    asked = question.without_label
+    try:
+        expected = probe_question.seconds_to_fit(opened, question)
+    except ValueError:  # fitting says why
+        expected = 0.0
+    if expected <= probe_question.AT_ONCE:
         return _probed(opened.key, asked, opened)
-    if when is When.NOT_YET:
+    labels = f"{len(asked.together)} labels" if len(asked.together) > 1 else "this label"
+    label = f"Fit probes of {labels} at every point, with their controls (about {seconds(expected)} or less, once)"
+    if expected > probe_question.UNASKED and not fields.pressed(label, "probe_anyway"):
         return None
     found: Measurement | None = awaited(
         ("probes", opened.key, asked),

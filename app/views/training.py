@@ -24,7 +24,7 @@ from workbench.app.panels.grokking import grokking
 from workbench.app.panels.head_grid import choose_head
 from workbench.app.panels.panel import panel
 from workbench.app.panels.watch_it_learn import watch
-from workbench.app.sidebar import END, TYPED, last, last_step
+from workbench.app.sidebar import END, TYPED, last, step_in_words
 from workbench.app.state import Look, current
 from workbench.figures.token_page import right_at
 from workbench.inspection import learning_curves as learning
@@ -63,7 +63,17 @@ def training(look: Look) -> None:
         walk(look, kept)
     if not kept:
         curves(look)
-        st.info(no_checkpoints(run))
+        if run.config.steps == 0:
+            st.info("This model was not trained here, so there is no training to follow.")
+            return
+        known = PRESETS | PAPER_PRESETS
+        preset = run.config.preset if run.config.preset in known else "PRESET"  # anyone can have written it
+        st.info(
+            "This run kept no checkpoints, so only its log can be shown. "
+            f"`workbench train {preset} --checkpoint_count 20 --out …` trains one like it with 20 checkpoints at "
+            "logarithmically spaced steps; this page then follows the canvas, the entropy and every measure through "
+            "them."
+        )
         return
     try:
         of_a_head(look, kept)
@@ -71,20 +81,6 @@ def training(look: Look) -> None:
         collapse(look.opened, chosen_step(look))
     except (ValueError, OSError) as error:  # weights of strangers
         st.error(plain(str(error)))
-
-
-def no_checkpoints(run: Run) -> str:
-    """Why there is nothing to follow, and how to train a run where there is."""
-    if run.config.steps == 0:
-        return "This model was not trained here, so there is no training to follow."
-    preset = (
-        run.config.preset if run.config.preset in PRESETS | PAPER_PRESETS else "PRESET"
-    )  # anyone can have written it
-    return (
-        "This run kept no checkpoints, so only its log can be shown. "
-        f"`workbench train {preset} --checkpoint_count 20 --out …` trains one like it with 20 checkpoints at "
-        "logarithmically spaced steps; this page then follows the canvas, the entropy and every measure through them."
-    )
 
 
 @url.fragment
@@ -129,12 +125,7 @@ def walk(look: Look, kept: list[int]) -> None:
                 args=("step", labels[min(max(at + by, 0), len(labels) - 1)]),
             )
         where = f"(checkpoint {at + 1} of {len(labels)}). The slider in the sidebar moves it too."
-        st.markdown(f"**{in_words(look)}** :gray[{where}]")
-
-
-def in_words(look: Look) -> str:
-    step = look.opened.step
-    return last_step(look.opened.run) if step is None else f"step {step:,}"
+        st.markdown(f"**{step_in_words(look.opened)}** :gray[{where}]")
 
 
 def chosen_step(look: Look) -> int:
@@ -155,7 +146,7 @@ def curves(look: Look) -> None:
             spans = {"spans": [(rise.start, rise.end, rise_in_short(steepest))]}
         events = code.call(learning.events, run)
         drawn = code.call(figures.learning_curves, {look.opened.run.name: logged}, log=log, events=events, **spans)
-        figure = code.call(figures.mark_step, drawn, step, in_words(look))
+        figure = code.call(figures.mark_step, drawn, step, step_in_words(look.opened))
         verdict = learnt(code.value_of(logged), look.opened.subject.task)
         p.show(figure, code.value_of(logged), AS_LOGGED + rise_in_words(steepest), verdict=verdict)
 
@@ -212,7 +203,7 @@ def entropy(look: Look, kept: list[int], head: Head | None) -> None:
             return
 
         def measured(name: str, step: int | None) -> Symbol:
-            how = measuring(look, "entropy")
+            how = measuring(look.opened.subject.task, "entropy")
             at = code.assign(name, over_training.moment, code.run(look.opened), step=step, **how, computed_by=taken)
             return at.measured["entropy"]
 
@@ -220,7 +211,7 @@ def entropy(look: Look, kept: list[int], head: Head | None) -> None:
             return moment(look, step, None if step is None else head)[0]
 
         shown = {f"step {step:,}": measured("here", step), now: measured("end", None)}
-        says = f"{code.value_of(shown[now]).caption} {sequences(look)}"
+        says = f"{code.value_of(shown[now]).caption} {sequences(look.opened.subject.task)}"
         verdict = by_place.least_of_all(code.value_of(shown))
         p.show(code.call(figures.by_layer, shown, {})[0], shown, says, verdict=verdict)
 
@@ -238,7 +229,7 @@ def measure(look: Look, end: Moment, kept: list[int], name: str, *, folded: bool
             "followed",
             over_training.measure,
             code.run(look.opened),
-            **measuring(look, name),
+            **measuring(look.opened.subject.task, name),
             head=followed.head,
             computed_by=lambda run, **_: followed,
         )
@@ -258,7 +249,7 @@ def measure(look: Look, end: Moment, kept: list[int], name: str, *, folded: bool
         p.show(
             figure,
             numbers,
-            f"{own.caption} {sequences(look)}{dotted}{shaded}",
+            f"{own.caption} {sequences(look.opened.subject.task)}{dotted}{shaded}",
             verdict=verdict,
         )
 
@@ -301,26 +292,22 @@ def moment(look: Look, step: int | None, head: Head | None = None) -> tuple[Mome
 @st.cache_resource(show_spinner="Measuring the checkpoint …", max_entries=400)
 def _moment(path: str, version: int, step: int | None, head: Head | None, _run: Run) -> tuple[Moment, float]:
     began = perf_counter()
-    how: dict[str, Any] = {"n": N, "seed": 0, "only": MEASURES, "head": head}
-    return over_training.moment(_run, step, **how, conditions=some(_run.task())), perf_counter() - began
+    measured = over_training.moment(_run, step, **measuring(_run.task(), *MEASURES), head=head)
+    return measured, perf_counter() - began
 
 
-def some(task: Task) -> list[dict[str, Any]]:
-    """A few of the task's test conditions, from the first to the last."""
-    every = task.conditions
-    if len(every) <= CONDITIONS:
-        return list(every)
-    return [every[round(i * (len(every) - 1) / (CONDITIONS - 1))] for i in range(CONDITIONS)]
+def measuring(task: Task, *names: str) -> dict[str, Any]:
+    """How this page measures things of these names, as arguments of `over_training`: on few of the test conditions."""
+    conditions = list(task.conditions)
+    if len(conditions) > CONDITIONS:  # from the first to the last
+        step = (len(conditions) - 1) / (CONDITIONS - 1)
+        conditions = [conditions[round(i * step)] for i in range(CONDITIONS)]
+    return {"n": N, "seed": 0, "only": list(names), "conditions": conditions}
 
 
-def measuring(look: Look, name: str) -> dict[str, Any]:
-    """How this page measures one thing, as arguments of `over_training`."""
-    return {"n": N, "seed": 0, "only": [name], "conditions": some(look.opened.subject.task)}
-
-
-def sequences(look: Look) -> str:
+def sequences(task: Task) -> str:
     """The sequences that the page measures on, in words."""
-    conditions = some(look.opened.subject.task)
+    conditions = measuring(task)["conditions"]
     named = "; ".join(", ".join(f"{key} {value}" for key, value in one.items()) for one in conditions if one)
     each = f"{N} held-out sequences drawn for each of {named}" if named else f"{N} held-out sequences"
     return (
