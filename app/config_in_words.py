@@ -27,11 +27,6 @@ def objective(config: RunConfig) -> str:
     return " + ".join(name.replace("_", " ") for name in config.objectives)
 
 
-def shape(config: RunConfig) -> str:
-    """`2 × 64`: layers and width."""
-    return f"{config.model.n_layers} × {config.model.d_model}"
-
-
 def seconds(value: float) -> str:
     """`16 s`, `2 min`."""
     return f"{value:.0f} s" if value < 90 else f"{value / 60:.0f} min"

@@ -249,17 +249,11 @@ def accuracy(p: Panel, sides: Sides) -> None:
     show(p, sides, both, f"{both.values[0].caption} {says} {one_run(sides)}")
 
 
-def main() -> None:
-    sides = choose_sides(current())
-    if sides is None:
-        return
-    if sides.one_model and sides.one_input:
-        st.info("Both sides are the same: choose another run, checkpoint or input for B.")
-        return
+sides = choose_sides(current())
+if sides is not None and sides.one_model and sides.one_input:
+    st.info("Both sides are the same: choose another run, checkpoint or input for B.")
+elif sides is not None:
     if sides.one_model:
         st.info("Both sides are the same model, so only the two inputs are compared.")
     for part in (answers, entropy, canvases, lenses, similarity, mechanisms, accuracy):
         part(sides)
-
-
-main()

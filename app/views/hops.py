@@ -108,16 +108,10 @@ def another_gamma(look: Look, place: Head, start: int) -> None:
     with panel("Another γ: every query", "hops-gamma", folded=True) as p:
         if not p.open:
             return
-        chosen = fields.slide(
-            "γ: the weight of each further step",
-            0.0,
-            0.99,
-            "gamma",
-            GAMMA if own is None else own,
-            0.01,
-            help="At 0 a query reads in one step; towards 1 paths of many steps weigh as much as those of one.",
-        )
-        gamma = round(chosen, 2)
+        help = "At 0 a query reads in one step; towards 1 paths of many steps weigh as much as those of one."
+        default = GAMMA if own is None else own
+        gamma = fields.slide("γ: the weight of each further step", 0.0, 0.99, "gamma", default, 0.01, help=help)
+        gamma = round(gamma, 2)
         gammas: dict[str, float | None] = {"γ = 0: the pattern": 0.0}
         if own is None:
             itself = "reads the pattern alone" if attention.takes_one_step else "combines the steps in its own way"

@@ -124,24 +124,22 @@ def rates(held: Held) -> None:
 
 
 def closer(held: Held) -> None:
-    """One claim: its rate by condition, the sequences in which it fails, and its causal test."""
-    left, right = st.columns(2, width=620)
-    name = choose("One claim in detail", held.names, "claim", widest(held), title, left)
-    place = _place(held.found[name].at_head().mean, right)
-    by_condition(held, name, place)
-    failing(held, name, place)
-    causal(held, name)
+    """One claim: its rate by condition, the sequences in which it fails, and its causal test.
 
-
-def widest(held: Held) -> str:
-    """The claim that exceeds its nearest control by the most, at the place where it does."""
+    At first it is the one that exceeds its nearest control by the most, at the place where it does.
+    """
 
     def gap(name: str) -> float:
         judged = judgements(held.found, name)
         gaps = [one.rate - (one.strongest.rate if one.strongest else 0.0) for one in judged]
         return max((gap for gap in gaps if not np.isnan(gap)), default=-1.0)
 
-    return max(held.names, key=gap)
+    left, right = st.columns(2, width=620)
+    name = choose("One claim in detail", held.names, "claim", max(held.names, key=gap), title, left)
+    place = _place(held.found[name].at_head().mean, right)
+    by_condition(held, name, place)
+    failing(held, name, place)
+    causal(held, name)
 
 
 def _place(measured: Measurement, where: Any) -> dict[str, Any]:
@@ -267,19 +265,16 @@ def tested(held: Held, name: str) -> Symbol:
     )
 
 
-def page(look: Look) -> None:
-    reasons = {name: claim.why_not(look.opened.subject) for name, claim in MECHANISMS.items()}
-    names = [name for name, why in reasons.items() if why is None]
-    if names:
-        of_the_task(look, names)
-    else:
-        st.info("No claim about how this task is solved can be tested on this run. The list below says why.")
-    with st.expander(f"{len(reasons) - len(names)} claims that do not apply to this run, and why"):
-        for name, why in reasons.items():
-            if why is not None:
-                st.markdown(f"**{title(name)}**: {plain(capitalised(sentence(name)))} :gray[{plain(why)}]")
-    dispersion(look.opened)
-    try_an_edit(look)
-
-
-page(current(attention=True))
+look = current(attention=True)
+reasons = {name: claim.why_not(look.opened.subject) for name, claim in MECHANISMS.items()}
+names = [name for name, why in reasons.items() if why is None]
+if names:
+    of_the_task(look, names)
+else:
+    st.info("No claim about how this task is solved can be tested on this run. The list below says why.")
+with st.expander(f"{len(reasons) - len(names)} claims that do not apply to this run, and why"):
+    for name, why in reasons.items():
+        if why is not None:
+            st.markdown(f"**{title(name)}**: {plain(capitalised(sentence(name)))} :gray[{plain(why)}]")
+dispersion(look.opened)
+try_an_edit(look)

@@ -27,6 +27,7 @@ from workbench.runs.listing import status
 ROW, MOST_ROWS = 35, 20  # pixels; rows shown before the table scrolls
 MOST_POINTS = 60  # of a sparkline
 MOST_CURVES = 12  # runs laid over each other
+FILTERED = ("name", "task", "asks", "attention", "objective", "status")  # columns that the filter reads
 
 Row = dict[str, Any]
 
@@ -92,7 +93,8 @@ def table(rows: list[Row], runs: dict[str, Run]) -> None:
         head.subheader(f"Runs ({len(rows)})", anchor=False)
         hint = "filter by name, task, attention or objective"
         wanted = fields.text("Filter", "filter", hint, 200, field, label_visibility="collapsed")
-        shown = [row for row in rows if matches(row, wanted)]
+        words_of = {row["name"]: " ".join(str(row[name]) for name in FILTERED).casefold() for row in rows}
+        shown = [row for row in rows if all(word in words_of[row["name"]] for word in wanted.casefold().split())]
         before, times = listed("runs")
         hidden = [name for name in before if name in runs and name not in {row["name"] for row in shown}]
         picked = select(shown, before, times) if shown else []
@@ -106,12 +108,6 @@ def table(rows: list[Row], runs: dict[str, Run]) -> None:
         links(chosen)
     if chosen:
         curves(chosen)
-
-
-def matches(row: Row, wanted: str) -> bool:
-    """Whether the row has every word of the filter."""
-    text = " ".join(str(row[name]) for name in ("name", "task", "asks", "attention", "objective", "status")).casefold()
-    return all(word in text for word in wanted.casefold().split())
 
 
 def select(rows: list[Row], wanted: list[str], times: int) -> list[str]:
@@ -229,7 +225,7 @@ def _row(path: str, signature: tuple[int, ...], _run: Run) -> Row:
         "asks": _run.task().summary,
         "attention": words.attention(config),
         "objective": words.objective(config),
-        "shape": words.shape(config),
+        "shape": f"{config.model.n_layers} × {config.model.d_model}",  # layers and width
         "steps": _run.step(),
         "accuracy": round(history[-1], 3) if history else None,
         "history": history[::-1][::every][::-1] if history else None,
