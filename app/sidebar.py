@@ -12,7 +12,7 @@ from workbench.app import evidence, state
 from workbench.app.config_in_words import attention, plain
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.prompts import prompt
-from workbench.app.fields.values import forget_other_run, put
+from workbench.app.fields.values import OF_A_RUN, put, start_anew
 from workbench.app.fields.widgets import choose, choose_there
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
@@ -44,7 +44,7 @@ def show(runs: dict[str, Run]) -> None:
     name = choose_there("Run", list(runs), "run", state.first(list(runs.values())))
     if name is not None:
         run = runs[name]
-        forget_other_run(str(run.path))
+        start_anew(OF_A_RUN, str(run.path), "run")
         try:
             opened = state.opened(run, checkpoint(run))
             facts(opened)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from workbench.app.config_in_words import spaced
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose, position_in
 from workbench.app.state import Opened
@@ -73,7 +74,7 @@ def choose_question(opened: Opened, measured: Callable[[Question], Measurement |
     n_at = st.container() if name == OWN else third
     if name == OWN:
         known = list(label_names(task))
-        label = choose("Label of the task's truth", known, "probe_label", known[0], in_words, second)
+        label = choose("Label of the task's truth", known, "probe_label", known[0], spaced, second)
         positions, kind = _own_question(opened)
         n = choose("Sequences", COUNTS, "probe_n", 512, str, n_at, help=HELD_OUT)
         return Question((label,), label, positions, kind, n)
@@ -82,7 +83,7 @@ def choose_question(opened: Opened, measured: Callable[[Question], Measurement |
     n = choose("Sequences", COUNTS, "probe_n", preset.n, str, n_at, help=HELD_OUT)
     found = measured(_of_preset(preset, known, known[0], n))
     best = known[0] if found is None else most_gained(found, "label")
-    label = choose("Label of the task's truth", known, "probe_label", best, in_words, second)
+    label = choose("Label of the task's truth", known, "probe_label", best, spaced, second)
     return _of_preset(preset, known, label, n)
 
 
@@ -107,15 +108,11 @@ def _own_question(opened: Opened) -> tuple[str | int, str]:
     task = opened.subject.task
     rules = [*rules_for(task), AT]
     rule = choose("Where", rules, "probe_where", rules[0], positions_in_words, first)
-    kind = choose("Probe", KINDS, "probe_kind", KINDS[0], in_words, second)
+    kind = choose("Probe", KINDS, "probe_kind", KINDS[0], spaced, second)
     if rule != AT:
         return rule, kind
     position = position_in("Position", task.n_ctx, "probe_position", 0, third)
     return position or 0, kind
-
-
-def in_words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def seconds_to_fit(opened: Opened, question: Question) -> float:

@@ -18,6 +18,7 @@ from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import keep, listed
 from workbench.app.panels import cards, code, demo_form, how_it_works, questions
 from workbench.app.panels.panel import panel
+from workbench.app.server.demo import slot
 from workbench.inspection.learning_curves import learning_curves
 from workbench.judgement.words.by_place import last_values
 from workbench.judgement.words.findings import of_models
@@ -34,12 +35,14 @@ Row = dict[str, Any]
 
 def overview() -> None:
     runs, problems = state.scanned()
+    own = slot().demo
+    trained_here = own.path if own is not None and own.running else None
     rows, damaged = [], list(problems)
     for run in runs:
         try:
             how_far = "not trained"
             if run.config.steps:
-                how_far = "training" if demo_form.trains(run.path) else status(run)
+                how_far = "training" if run.path.resolve() == trained_here else status(run)
             rows.append({**_row(str(run.path), _signature(run), run), "status": how_far})
         except ValueError as error:
             damaged.append(str(error))
@@ -221,10 +224,10 @@ def _row(path: str, signature: tuple[int, ...], _run: Run) -> Row:
     every = -(-len(history) // MOST_POINTS)
     return {
         "name": _run.name,
-        "task": words.task(config),
+        "task": words.spaced(config.task["name"]),
         "asks": _run.task().summary,
         "attention": words.attention(config),
-        "objective": words.objective(config),
+        "objective": " + ".join(map(words.spaced, config.objectives)),
         "shape": f"{config.model.n_layers} × {config.model.d_model}",  # layers and width
         "steps": _run.step(),
         "accuracy": round(history[-1], 3) if history else None,
