@@ -47,7 +47,15 @@ def show(runs: dict[str, Run]) -> None:
         start_anew(OF_A_RUN, str(run.path), "run")
         try:
             opened = state.opened(run, checkpoint(run))
-            facts(opened)
+            config = run.config
+            steps = f"{run.step():,} steps" if run.finished else f"{run.step():,} of {config.steps:,} steps"
+            trained = f"{steps}, seed {config.seed}; " if config.steps else ""
+            heads = f"{config.model.n_heads} head{'s' * (config.model.n_heads != 1)}"
+            st.caption(
+                f"{plain(capitalised(opened.subject.task.summary))}.  \n"
+                f"{plain(attention(config))}; width {config.model.d_model}, {heads}; "
+                f"{trained}{right(run, opened.step)}"
+            )
         except (ValueError, OSError) as error:
             st.error(plain(str(error)))
         else:
@@ -64,8 +72,13 @@ def checkpoint(run: Run, key: str = "step", default: int | None = None) -> int |
     if not steps:
         return None
     options, first = [*map(str, steps), END], END if default is None else str(default)
-    chosen = fields.along(
-        "Checkpoint (training step)", options, key, first, lambda label: last(run) if label == END else label
+    chosen = choose(
+        "Checkpoint (training step)",
+        options,
+        key,
+        first,
+        lambda label: last(run) if label == END else label,
+        by="slider",
     )
     return None if chosen == END else int(chosen)
 
@@ -81,19 +94,6 @@ def step_in_words(opened: Opened) -> str:
     if opened.step is not None:
         return f"step {opened.step:,}"
     return f"{last(run)}, step {run.step():,}" + ("" if run.finished else f" of {run.config.steps:,}")
-
-
-def facts(opened: Opened) -> None:
-    """What was trained, on what, and how well it does."""
-    run, config = opened.run, opened.run.config
-    steps = f"{run.step():,} steps" if run.finished else f"{run.step():,} of {config.steps:,} steps"
-    trained = f"{steps}, seed {config.seed}; " if config.steps else ""
-    heads = f"{config.model.n_heads} head{'s' * (config.model.n_heads != 1)}"
-    st.caption(
-        f"{plain(capitalised(opened.subject.task.summary))}.  \n"
-        f"{plain(attention(config))}; width {config.model.d_model}, {heads}; "
-        f"{trained}{right(run, opened.step)}"
-    )
 
 
 def right(run: Run, step: int | None) -> str:
@@ -122,7 +122,7 @@ def inputs(opened: Opened) -> dict[str, str]:
 def entry(opened: Opened) -> Look | None:
     """A sampled or a typed input; with a message under the field the one before, if what was typed is none."""
     kinds = inputs(opened)
-    how = fields.segments("Input", list(kinds), "how", SAMPLED, format_func=kinds.__getitem__)
+    how = choose("Input", list(kinds), "how", SAMPLED, kinds.__getitem__, by="row")
     try:
         if how == TYPED:
             batch = typed(opened, opened.subject.task.typed, "input")

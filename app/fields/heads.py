@@ -143,11 +143,7 @@ def _data(opened: Opened) -> Batch | None:
 def heads_by_name(look: Look) -> dict[str, Head]:
     """Every head under its name in the URL: `1.0` is layer 1, head 0."""
     n_layers, n_heads = look.opened.subject.n_layers, look.opened.run.config.model.n_heads
-    return {name_of((layer, head)): (layer, head) for layer in range(n_layers) for head in range(n_heads)}
-
-
-def name_of(head: Head) -> str:
-    return f"{head[0]}.{head[1]}"
+    return {f"{layer}.{head}": (layer, head) for layer in range(n_layers) for head in range(n_heads)}
 
 
 def n_hops(look: Look) -> int:

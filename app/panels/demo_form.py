@@ -88,7 +88,7 @@ def form(root: Path) -> None:
     presets = demo.OFFERED
     first, second, third, fourth = st.columns([5, 1.3, 1.3, 3])
     known = "`workbench list presets` shows all presets"
-    preset = choose("Preset", list(presets), "demo_preset", next(iter(presets)), in_words, first, known)
+    preset = choose("Preset", list(presets), "demo_preset", next(iter(presets)), in_words, first, help=known)
     config = preset_config(preset, {})
     steps = second.number_input("Steps", 1, demo.MOST_STEPS, config.steps, key=f"demo_steps_{preset}")
     seed = third.number_input("Seed", 0, 10**6, key="demo_seed")

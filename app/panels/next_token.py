@@ -7,7 +7,6 @@ from typing import Any
 import streamlit as st
 
 from workbench import figures, interventions
-from workbench.app.fields.heads import name_of
 from workbench.app.fields.values import put
 from workbench.app.panels import code
 from workbench.app.panels.panel import panel
@@ -44,7 +43,7 @@ def next_token(look: Look, position: int) -> Head | None:
             numbers,
             SAYS,
             verdict=comes_next(value, before),
-            cell=lambda layer, head: put("head", name_of((int(layer), head))),
+            cell=lambda layer, head: put("head", f"{int(layer)}.{head}"),
         )
     return value.heads[0] if value.heads else None
 

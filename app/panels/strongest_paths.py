@@ -49,7 +49,7 @@ def show(look: Look, head: Head, beside: Opened | None) -> None:
         query = position_in("From position", len(words), "position", default_position(look, len(words)), first)
         to = position_in("To position", len(words), "hops_to", None, second, every="furthest ancestor")
         options = [LAYER, LAYERS] + ([] if beside is None else [OTHER])
-        through = fields.segments("Through", options, "hops_through", LAYER, third)
+        through = fields.choose("Through", options, "hops_through", LAYER, place=third, by="row")
         most = fields.number("Paths", 1, MOST, "hops_most", 3, fourth)
         assert query is not None
         key = furthest(look.seen, query, head) if to is None else to

@@ -63,7 +63,7 @@ def draw(look: Look, cell: cells.Cell, begin_with: Head | None) -> bool:
         more: dict[str, Any] = {}
         if canvases.every_layer(look, place):
             more["points"] = code.call(projection.from_embedding, seen.subject)
-        basis = fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", place)
+        basis = fields.choose("Basis of the cells", projection.BASES, "basis", "decoder", place=place, by="row")
         threshold = fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, place, format="percent")
         query, start = canvases.choose_focus(n_pos, place), first_drawn(n_pos)
         settings = {"layer": layer, "head": head, "which": which, "basis": basis, "threshold": threshold}

@@ -88,12 +88,13 @@ def drawn(look: Look, asked: Asked, found: Found) -> None:
     with panel("The circuit", "circuit") as p:
         said = st.empty()
         with st.container(width=620):
-            edges = fields.along(
+            edges = fields.choose(
                 "Edges in the circuit, best scores first",
                 list(map(str, known)),
                 "edges",
                 str(default),
                 lambda edges: f"{edges} edges",
+                by="slider",
             )
         symbol, (size, share) = in_code(asked, found), known[int(edges)]
         scores = symbol.scores.mean()

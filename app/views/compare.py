@@ -82,7 +82,7 @@ def canvases(p: Panel, sides: Sides) -> None:
     which_at, basis_at, from_at, focus_at = st.columns([3.2, 2.6, 2.4, 2.6], vertical_alignment="bottom")
     with which_at:
         which = choose_matrix(first, second)
-    basis = fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", basis_at)
+    basis = fields.choose("Basis of the cells", projection.BASES, "basis", "decoder", place=basis_at, by="row")
     threshold = fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, from_at, format="percent")
     sizes = [len(projection.sequence(look.seen, 0)) for look in sides.looks]
     query = choose_focus(min(sizes), focus_at)

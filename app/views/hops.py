@@ -159,7 +159,7 @@ def mass_at_gamma(look: Look, place: Head, gammas: dict[str, float | None]) -> N
 def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
     """The same over held-out sequences, with controls, beside the other run."""
     with panel("Mass by hop: held-out sequences", "hops-mass") as p:
-        by = fields.segments("Measured through", list(PLACES), "hops_by", "path_mass", format_func=PLACES.__getitem__)
+        by = fields.choose("Measured through", list(PLACES), "hops_by", "path_mass", PLACES.__getitem__, by="row")
         where = {"layer": place[0], "head": place[1]} if by == "path_mass" else {}
         try:
             runs, controls, results = measured(look.opened, code.run(look.opened), by, where, "own")

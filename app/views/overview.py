@@ -33,36 +33,6 @@ FILTERED = ("name", "task", "asks", "attention", "objective", "status")  # colum
 Row = dict[str, Any]
 
 
-def overview() -> None:
-    runs, problems = state.scanned()
-    own = slot().demo
-    trained_here = own.path if own is not None and own.running else None
-    rows, damaged = [], list(problems)
-    for run in runs:
-        try:
-            how_far = "not trained"
-            if run.config.steps:
-                how_far = "training" if run.path.resolve() == trained_here else status(run)
-            rows.append({**_row(str(run.path), _signature(run), run), "status": how_far})
-        except ValueError as error:
-            damaged.append(str(error))
-    if not rows:
-        st.markdown(
-            f"{WHAT_THIS_IS}"
-            "There is no run in this folder yet. Train one below (the form says about how long it takes), or on the "
-            "command line."
-        )
-    else:
-        accuracies = {row["name"]: row["accuracy"] for row in rows}
-        first = state.first(runs)
-        runs.sort(key=lambda run: run.name != first)  # the one that the other pages begin with
-        begin([(run, accuracies[run.name]) for run in runs if run.name in accuracies])
-        table(rows, {run.name: run for run in runs})
-    if damaged:
-        st.warning("  \n".join(["These cannot be read:", *map(plain, damaged)]), icon=":material/warning:")
-    demo_form.show(state.root())
-
-
 WHAT_THIS_IS = (
     "Here you look into small transformers trained on tasks whose answers and algorithms are known: at their "
     "attention, at their residual stream, and at how both developed in training. "
@@ -236,4 +206,30 @@ def _row(path: str, signature: tuple[int, ...], _run: Run) -> Row:
     }
 
 
-overview()
+runs, problems = state.scanned()
+own = slot().demo
+trained_here = own.path if own is not None and own.running else None
+rows, damaged = [], list(problems)
+for run in runs:
+    try:
+        how_far = "not trained"
+        if run.config.steps:
+            how_far = "training" if run.path.resolve() == trained_here else status(run)
+        rows.append({**_row(str(run.path), _signature(run), run), "status": how_far})
+    except ValueError as error:
+        damaged.append(str(error))
+if not rows:
+    st.markdown(
+        f"{WHAT_THIS_IS}"
+        "There is no run in this folder yet. Train one below (the form says about how long it takes), or on the "
+        "command line."
+    )
+else:
+    accuracies = {row["name"]: row["accuracy"] for row in rows}
+    first = state.first(runs)
+    runs.sort(key=lambda run: run.name != first)  # the one that the other pages begin with
+    begin([(run, accuracies[run.name]) for run in runs if run.name in accuracies])
+    table(rows, {run.name: run for run in runs})
+if damaged:
+    st.warning("  \n".join(["These cannot be read:", *map(plain, damaged)]), icon=":material/warning:")
+demo_form.show(state.root())

@@ -56,33 +56,6 @@ CLAIMS = ("gold_mass", *MECHANISMS)  # what is drawn beside a control
 MEASURES = ("overall", *CLAIMS, "entropy")
 
 
-def training(look: Look) -> None:
-    run = look.opened.run
-    kept = over_training.checkpoints(run)
-    if kept:
-        walk(look, kept)
-    if not kept:
-        curves(look)
-        if run.config.steps == 0:
-            st.info("This model was not trained here, so there is no training to follow.")
-            return
-        known = PRESETS | PAPER_PRESETS
-        preset = run.config.preset if run.config.preset in known else "PRESET"  # anyone can have written it
-        st.info(
-            "This run kept no checkpoints, so only its log can be shown. "
-            f"`workbench train {preset} --checkpoint_count 20 --out …` trains one like it with 20 checkpoints at "
-            "logarithmically spaced steps; this page then follows the canvas, the entropy and every measure through "
-            "them."
-        )
-        return
-    try:
-        of_a_head(look, kept)
-        grokking(look.opened, chosen_step(look))
-        collapse(look.opened, chosen_step(look))
-    except (ValueError, OSError) as error:  # weights of strangers
-        st.error(plain(str(error)))
-
-
 @url.fragment
 def of_a_head(look: Look, kept: list[int]) -> None:
     """The learning curves, and what follows one head: at first the one with the most mass on gold paths at the end."""
@@ -102,7 +75,12 @@ def of_a_head(look: Look, kept: list[int]) -> None:
         measure(look, end, kept, shown, folded=False)
     picture(look, end, head, chosen=head != best)
     watch(look, head, kept)
-    measures(look, end, kept, [name for name in names if name != shown])
+    columns, others = st.columns(2), [name for name in names if name != shown]
+    for number, name in enumerate(others):
+        with columns[number % 2]:
+            measure(look, end, kept, name, folded=True)
+    if "entropy" in end.measured:
+        entropy(look, kept, end.head)
 
 
 BUTTONS = ((-1, "chevron_left", "b", "before", "Earlier"), (1, "chevron_right", "n", "after", "Later"))
@@ -181,16 +159,6 @@ def picture(look: Look, end: Moment, place: Head, *, chosen: bool) -> None:
 
 
 @url.fragment
-def measures(look: Look, end: Moment, kept: list[int], names: list[str]) -> None:
-    """A panel for everything else that is measured over sequences: claims in pairs, then entropy."""
-    columns = st.columns(2)
-    for number, name in enumerate(names):
-        with columns[number % 2]:
-            measure(look, end, kept, name, folded=True)
-    if "entropy" in end.measured:
-        entropy(look, kept, end.head)
-
-
 def entropy(look: Look, kept: list[int], head: Head | None) -> None:
     """Entropy by layer at the checkpoint beside that at the end; at the end, beside that at the first checkpoint."""
     run, now = look.opened.run, last(look.opened.run)
@@ -316,4 +284,26 @@ def sequences(task: Task) -> str:
     )
 
 
-training(current())
+look = current()
+run = look.opened.run
+if kept := over_training.checkpoints(run):
+    walk(look, kept)
+    try:
+        of_a_head(look, kept)
+        grokking(look.opened, chosen_step(look))
+        collapse(look.opened, chosen_step(look))
+    except (ValueError, OSError) as error:  # weights of strangers
+        st.error(plain(str(error)))
+else:
+    curves(look)
+    if run.config.steps == 0:
+        st.info("This model was not trained here, so there is no training to follow.")
+    else:
+        known = PRESETS | PAPER_PRESETS
+        preset = run.config.preset if run.config.preset in known else "PRESET"  # anyone can have written it
+        st.info(
+            "This run kept no checkpoints, so only its log can be shown. "
+            f"`workbench train {preset} --checkpoint_count 20 --out …` trains one like it with 20 checkpoints at "
+            "logarithmically spaced steps; this page then follows the canvas, the entropy and every measure through "
+            "them."
+        )
