@@ -17,7 +17,6 @@ from workbench.app.fields.heads import choose_matrix, other_needed
 from workbench.app.fields.values import put
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import code, how_it_works
-from workbench.app.panels.canvas import matrices
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.collapse import collapse
 from workbench.app.panels.grokking import grokking
@@ -30,6 +29,7 @@ from workbench.figures.token_page import right_at
 from workbench.inspection import learning_curves as learning
 from workbench.inspection import over_training
 from workbench.inspection.over_training import Moment, Timeline
+from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
 from workbench.interventions import Head, head_in_words
 from workbench.judgement.extremes import Rise, steepest_rise
@@ -154,8 +154,9 @@ def picture(look: Look, end: Moment, place: Head, *, chosen: bool) -> None:
         if st.session_state.get("which", "any") != "any" and st.session_state.get("how") != TYPED:
             says += " The input was chosen by how hard it is for the model at this very checkpoint."
         figure = code.call(figures.canvas, code.seen(look), layer=layer, head=head, which=which, start=start)
+        attention = attention_graph.matrices(look.seen, 0, layer, head, n_hops=attention_graph.hop_of(which) or 1)
         verdict = by_place.answered(right_at(look.seen), look.opened.subject.task)
-        p.show(figure, {"attention": matrices(look, layer, head, which)}, says, verdict=verdict)
+        p.show(figure, {"attention": attention}, says, verdict=verdict)
 
 
 @url.fragment
