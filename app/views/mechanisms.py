@@ -199,23 +199,18 @@ def failing(held: Held, name: str, place: dict[str, Any]) -> None:
             + ". A link opens the sequence on the canvas, in a new tab. The answer may still be right where a claim "
             "fails."
         )
-        for number, share in fails[:LISTED]:
-            _link(held, number, share)
-
-
-def _link(held: Held, number: int, share: float) -> None:
-    """A link to one sequence, in a new tab: in this one the sidebar's fields would win over the link."""
-    opened, found = held.look.opened, held.found
-    text = opened.subject.task.question(found.sample.tokens[number])
-    query = {"run": opened.run.name, "how": TYPED, "input": text}
-    if opened.step is not None:
-        query["step"] = str(opened.step)
-    left, right = st.columns([5, 2], vertical_alignment="center")
-    shown = text if len(text) <= 90 else text[:89] + "…"
-    left.markdown(f":material/open_in_new: [{plain(shown)}](canvas?{urlencode(query)})")
-    under = ", ".join(f"{what} {value}" for what, value in found.sample.conditions[number].items())
-    holds = f"holds in {percent(share)} of its cases" if share else "does not hold"
-    right.caption(f"{under + ': ' if under else ''}{holds}")
+        opened, sample = held.look.opened, held.found.sample
+        for number, share in fails[:LISTED]:  # links in a new tab: in this one the sidebar's fields would win over them
+            text = opened.subject.task.question(sample.tokens[number])
+            query = {"run": opened.run.name, "how": TYPED, "input": text}
+            if opened.step is not None:
+                query["step"] = str(opened.step)
+            left, right = st.columns([5, 2], vertical_alignment="center")
+            shown = text if len(text) <= 90 else text[:89] + "…"
+            left.markdown(f":material/open_in_new: [{plain(shown)}](canvas?{urlencode(query)})")
+            under = ", ".join(f"{what} {value}" for what, value in sample.conditions[number].items())
+            holds = f"holds in {percent(share)} of its cases" if share else "does not hold"
+            right.caption(f"{under + ': ' if under else ''}{holds}")
 
 
 def causal(held: Held, name: str) -> None:
