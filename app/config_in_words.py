@@ -13,23 +13,13 @@ def attention(config: RunConfig) -> str:
     for layer in config.model.attention:
         settings = {"γ": layer.get("gamma"), "n": layer.get("n")}  # tempering's n is said unless it is the position
         parts = [f"{name} = {value}" for name, value in settings.items() if value not in (None, "position")]
-        kinds.append(layer["variant"].replace("_", " ") + (f" ({', '.join(parts)})" if parts else ""))
+        kinds.append(spaced(layer["variant"]) + (f" ({', '.join(parts)})" if parts else ""))
     return f"{len(kinds)} × {kinds[0]}" if len(set(kinds)) == 1 else ", then ".join(kinds)
 
 
-def task(config: RunConfig) -> str:
-    """`pointer chain`."""
-    return str(config.task["name"]).replace("_", " ")
-
-
-def objective(config: RunConfig) -> str:
-    """`next token + seq vcr`."""
-    return " + ".join(name.replace("_", " ") for name in config.objectives)
-
-
-def shape(config: RunConfig) -> str:
-    """`2 × 64`: layers and width."""
-    return f"{config.model.n_layers} × {config.model.d_model}"
+def spaced(name: str) -> str:
+    """A name as words: `pointer chain`, `next token`."""
+    return name.replace("_", " ")
 
 
 def seconds(value: float) -> str:

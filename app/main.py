@@ -10,7 +10,7 @@ from typing import Literal
 
 import streamlit as st
 
-from workbench.app import evidence, refresh, sidebar, state
+from workbench.app import refresh, sidebar, state
 from workbench.app.fields import url
 from workbench.app.panels import questions
 from workbench.app.views import PAGES, Page
@@ -42,14 +42,13 @@ def main() -> None:
     with url.of_page(name):
         state.on_page().clear()
         if not runs and PAGES[name].needs_run:
-            no_runs()
+            st.info("There is no run in this folder yet. Train one with this command, then reload the page:")
+            out = shlex.quote(str(state.as_seen(state.root() / "chain-chacal")))
+            st.code(f"workbench train chain-chacal --out {out}", language="bash")
             return
         if runs:
             with st.sidebar:
                 sidebar.show(runs)
-                sidebar.unfold()
-                evidence.show()
-                sidebar.glossary()
         questions.show(name)
         try:
             script.run()
@@ -79,13 +78,6 @@ def _groups(names: Iterable[str]) -> str:
     rule = '[data-testid="stTopNavLinkContainer"]:has(> a[href$="/{}"])::before {{ content: "{}"; {}}}'
     room = "position: static; display: block; margin: -.9rem .35rem 0; "  # where no page beside it lends its own
     return "\n".join(rule.format(pages[0], group, room if len(pages) == 1 else "") for group, pages in groups.items())
-
-
-def no_runs() -> None:
-    """Say how to make a first run."""
-    st.info("There is no run in this folder yet. Train one with this command, then reload the page:")
-    out = shlex.quote(str(state.as_seen(state.root() / "chain-chacal")))
-    st.code(f"workbench train chain-chacal --out {out}", language="bash")
 
 
 main()

@@ -8,11 +8,11 @@ from typing import Any
 
 import streamlit as st
 
-from workbench.app import state
+from workbench.app import evidence, state
 from workbench.app.config_in_words import attention, plain
 from workbench.app.fields import widgets as fields
 from workbench.app.fields.prompts import prompt
-from workbench.app.fields.values import forget_other_run, put
+from workbench.app.fields.values import OF_A_RUN, put, start_anew
 from workbench.app.fields.widgets import choose, choose_there
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
@@ -43,26 +43,26 @@ def show(runs: dict[str, Run]) -> None:
     """Fill the sidebar; `state.current()` is what was chosen, or nothing where that cannot be opened."""
     st.session_state["look"] = None
     name = choose_there("Run", list(runs), "run", state.first(list(runs.values())))
-    if name is None:
-        return
-    run = runs[name]
-    forget_other_run(str(run.path))
-    try:
-        opened = state.opened(run, checkpoint(run))
-        facts(opened)
-    except (ValueError, OSError) as error:
-        st.error(plain(str(error)))
-        return
-    st.session_state["look"] = entry(opened)
-
-
-def unfold() -> None:
-    """A field that opens every folded panel."""
+    if name is not None:
+        run = runs[name]
+        start_anew(OF_A_RUN, str(run.path), "run")
+        try:
+            opened = state.opened(run, checkpoint(run))
+            config = run.config
+            steps = f"{run.step():,} steps" if run.finished else f"{run.step():,} of {config.steps:,} steps"
+            trained = f"{steps}, seed {config.seed}; " if config.steps else ""
+            heads = f"{config.model.n_heads} head{'s' * (config.model.n_heads != 1)}"
+            st.caption(
+                f"{plain(capitalised(opened.subject.task.summary))}.  \n"
+                f"{plain(attention(config))}; width {config.model.d_model}, {heads}; "
+                f"{trained}{right(run, opened.step)}"
+            )
+        except (ValueError, OSError) as error:
+            st.error(plain(str(error)))
+        else:
+            st.session_state["look"] = entry(opened)
     fields.toggle("Open every panel", UNFOLD, help="Also those that are folded; a page then takes longer.")
-
-
-def glossary() -> None:
-    """The words of the pages, one click away."""
+    evidence.show()
     with st.popover("Glossary", icon=":material/menu_book:", width="stretch"):
         st.markdown("\n\n".join(f"**{word}**: {meaning}" for word, meaning in GLOSSARY.items()))
 
@@ -73,8 +73,13 @@ def checkpoint(run: Run, key: str = "step", default: int | None = None) -> int |
     if not steps:
         return None
     options, first = [*map(str, steps), END], END if default is None else str(default)
-    chosen = fields.along(
-        "Checkpoint (training step)", options, key, first, lambda label: last(run) if label == END else label
+    chosen = choose(
+        "Checkpoint (training step)",
+        options,
+        key,
+        first,
+        lambda label: last(run) if label == END else label,
+        by="slider",
     )
     return None if chosen == END else int(chosen)
 
@@ -84,22 +89,12 @@ def last(run: Run) -> str:
     return END if run.finished else "latest"
 
 
-def last_step(run: Run) -> str:
-    """`the end, step 500`; for an unfinished run `latest, step 200 of 500`."""
+def step_in_words(opened: Opened) -> str:
+    """`step 100`; of the latest weights `the end, step 500`, for an unfinished run `latest, step 200 of 500`."""
+    run = opened.run
+    if opened.step is not None:
+        return f"step {opened.step:,}"
     return f"{last(run)}, step {run.step():,}" + ("" if run.finished else f" of {run.config.steps:,}")
-
-
-def facts(opened: Opened) -> None:
-    """What was trained, on what, and how well it does."""
-    run, config = opened.run, opened.run.config
-    steps = f"{run.step():,} steps" if run.finished else f"{run.step():,} of {config.steps:,} steps"
-    trained = f"{steps}, seed {config.seed}; " if config.steps else ""
-    heads = f"{config.model.n_heads} head{'s' * (config.model.n_heads != 1)}"
-    st.caption(
-        f"{plain(capitalised(opened.subject.task.summary))}.  \n"
-        f"{plain(attention(config))}; width {config.model.d_model}, {heads}; "
-        f"{trained}{right(run, opened.step)}"
-    )
 
 
 def right(run: Run, step: int | None) -> str:
@@ -131,7 +126,7 @@ def inputs(opened: Opened) -> dict[str, str]:
 def entry(opened: Opened) -> Look | None:
     """A sampled or a typed input; with a message under the field the one before, if what was typed is none."""
     kinds = inputs(opened)
-    how = fields.segments("Input", list(kinds), "how", SAMPLED, format_func=kinds.__getitem__)
+    how = choose("Input", list(kinds), "how", SAMPLED, kinds.__getitem__, by="row")
     try:
         if how == TYPED:
             batch = typed(opened, opened.subject.task.typed, "input")

@@ -44,7 +44,7 @@ def choose_edit(look: Look) -> tuple[Edit, Head]:
     kinds = [kind for kind, reason in reasons.items() if reason is None]
     for reason in dict.fromkeys(filter(None, reasons.values())):
         st.caption(plain(f"Not every edit is offered: {reason}."))
-    kind = widgets.segments("Edit", kinds, "edit_kind", kinds[0], format_func=lambda kind: KINDS[kind].words)
+    kind = choose("Edit", kinds, "edit_kind", kinds[0], lambda kind: KINDS[kind].words, by="row")
     start_anew([key for key in OF_AN_EDIT if key not in ("edit_layer", "edit_head")], kind, "edit_kind")
     return KINDS[kind].choose(look)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ REMOVALS, SEARCHED, FEWEST = 2**17, 32, 8  # tokens that are run to remove heads
 def best_head(look: Look) -> Head:
     """The head with the most mass on gold paths, on other sequences than any page shows; else the first one."""
     reading = _reading(look.opened.key, look.opened)
-    return (0, 0) if reading is None else reading.best
+    return (0, 0) if reading is None else reading[1]
 
 
 def needed_head(look: Look) -> Head:
@@ -72,7 +72,7 @@ def head_scores(look: Look, *, fallen: bool) -> tuple[Measurement | None, Measur
     reading = _reading(look.opened.key, look.opened)
     if reading is None:
         return None, None
-    without, on_edges = _without(look.opened.key, look.opened) if fallen else None, reading.on_edges
+    without, on_edges = _without(look.opened.key, look.opened) if fallen else None, reading[0]
     if without is None:
         return on_edges, None
     shape, known = on_edges.values.shape, _focus(look.opened)
@@ -96,19 +96,6 @@ def cost_of(look: Look, head: Head) -> str | None:
     return what_it_costs(head, *both)
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What every head reads of the sequences that heads are chosen on.
-
-    Attributes:
-        on_edges: the share of its mass on gold paths: dims `layer`, `head`.
-        best: the one with most of it.
-    """
-
-    on_edges: Measurement
-    best: Head
-
-
 def chosen_head(look: Look) -> Head:
     """The head that the page's field holds, if the page has this field; else `best_head`."""
     session = memory()
@@ -117,8 +104,10 @@ def chosen_head(look: Look) -> Head:
 
 
 @st.cache_data(show_spinner="Looking for the head that the task's edges are read by …", max_entries=64)
-def _reading(key: tuple[object, ...], _opened: Opened) -> Reading | None:
-    """Every head on the sequences that heads are chosen on; None without a graph."""
+def _reading(key: tuple[object, ...], _opened: Opened) -> tuple[Measurement, Head] | None:
+    """The share of every head's mass on gold paths (dims `layer`, `head`), on the sequences that heads are chosen on,
+    and the head with most of it; None without a graph.
+    """
     data = _data(_opened)
     if data is None:
         return None
@@ -127,7 +116,7 @@ def _reading(key: tuple[object, ...], _opened: Opened) -> Reading | None:
         masses = attention_graph.measure(seen, ("resolvent",))
     scores = masses.select(matrix="resolvent").mean("example")
     best = (0, 0) if np.isnan(scores.values).all() else attention_graph.best_head(masses)
-    return Reading(scores, best)
+    return scores, best
 
 
 @st.cache_data(show_spinner="Looking for the head that answers need …", max_entries=64)
@@ -154,11 +143,7 @@ def _data(opened: Opened) -> Batch | None:
 def heads_by_name(look: Look) -> dict[str, Head]:
     """Every head under its name in the URL: `1.0` is layer 1, head 0."""
     n_layers, n_heads = look.opened.subject.n_layers, look.opened.run.config.model.n_heads
-    return {name_of((layer, head)): (layer, head) for layer in range(n_layers) for head in range(n_heads)}
-
-
-def name_of(head: Head) -> str:
-    return f"{head[0]}.{head[1]}"
+    return {f"{layer}.{head}": (layer, head) for layer in range(n_layers) for head in range(n_heads)}
 
 
 def n_hops(look: Look) -> int:

@@ -24,10 +24,13 @@ NONE = (
 )
 
 
-def alike(look: Look) -> list[Run]:
-    """The other runs of this task that can read this input, with the same tokens; those with most layers first."""
+def choose_other(look: Look, place: Any = st) -> Opened | None:
+    """A field for another run of this task that can read this input, with the same tokens; at first with most layers.
+
+    Returns None, with a message on the page, if there is no such run, or the chosen one cannot be loaded.
+    """
     task, n_pos = look.opened.subject.task, look.batch.tokens.shape[1]
-    readers = [
+    alike = [
         run
         for run in state.runs()
         if run.path != look.opened.run.path
@@ -37,19 +40,11 @@ def alike(look: Look) -> list[Run]:
         and run.task().vocabulary.words == task.vocabulary.words
     ]
 
-    def place(run: Run) -> tuple[int, bool]:
+    def order(run: Run) -> tuple[int, bool]:
         standard = all(layer["variant"] == "standard" for layer in run.config.model.attention)
         return -run.config.model.n_layers, not standard
 
-    return sorted(readers, key=place)
-
-
-def choose_other(look: Look, place: Any = st) -> Opened | None:
-    """A field to choose one of the runs in `alike`; by default the one with the most layers.
-
-    Returns None, with a message on the page, if there is no such run, or the chosen one cannot be loaded.
-    """
-    runs = {run.name: run for run in alike(look)}
+    runs = {run.name: run for run in sorted(alike, key=order)}
     if not runs:
         st.info(NONE)
         return None

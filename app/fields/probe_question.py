@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from workbench.app import config_in_words as words
-from workbench.app.fields import widgets as fields
+from workbench.app.config_in_words import spaced
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose, position_in
 from workbench.app.state import Opened
@@ -30,14 +28,6 @@ FEW = 16  # sequences from which the rows are counted
 AT_ONCE, UNASKED = 3.0, 180.0  # seconds: what takes longer is fitted beside the page, and on request
 HELD_OUT = "Held out from training; 3 in 10 of them test the probe"
 belongs_to_run("probe_position")
-
-
-class When(Enum):
-    """When probes are fitted."""
-
-    AT_ONCE = auto()
-    BESIDE = auto()  # while the page stands already
-    NOT_YET = auto()
 
 
 @dataclass(frozen=True)
@@ -84,7 +74,7 @@ def choose_question(opened: Opened, measured: Callable[[Question], Measurement |
     n_at = st.container() if name == OWN else third
     if name == OWN:
         known = list(label_names(task))
-        label = choose("Label of the task's truth", known, "probe_label", known[0], in_words, second)
+        label = choose("Label of the task's truth", known, "probe_label", known[0], spaced, second)
         positions, kind = _own_question(opened)
         n = choose("Sequences", COUNTS, "probe_n", 512, str, n_at, help=HELD_OUT)
         return Question((label,), label, positions, kind, n)
@@ -93,7 +83,7 @@ def choose_question(opened: Opened, measured: Callable[[Question], Measurement |
     n = choose("Sequences", COUNTS, "probe_n", preset.n, str, n_at, help=HELD_OUT)
     found = measured(_of_preset(preset, known, known[0], n))
     best = known[0] if found is None else most_gained(found, "label")
-    label = choose("Label of the task's truth", known, "probe_label", best, in_words, second)
+    label = choose("Label of the task's truth", known, "probe_label", best, spaced, second)
     return _of_preset(preset, known, label, n)
 
 
@@ -118,15 +108,11 @@ def _own_question(opened: Opened) -> tuple[str | int, str]:
     task = opened.subject.task
     rules = [*rules_for(task), AT]
     rule = choose("Where", rules, "probe_where", rules[0], positions_in_words, first)
-    kind = choose("Probe", KINDS, "probe_kind", KINDS[0], in_words, second)
+    kind = choose("Probe", KINDS, "probe_kind", KINDS[0], spaced, second)
     if rule != AT:
         return rule, kind
     position = position_in("Position", task.n_ctx, "probe_position", 0, third)
     return position or 0, kind
-
-
-def in_words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def seconds_to_fit(opened: Opened, question: Question) -> float:
@@ -141,16 +127,3 @@ def seconds_to_fit(opened: Opened, question: Question) -> float:
     rows = values[0].shape[0] * values[0].shape[1] / FEW * question.n
     classes = sum(max(2, int(value.max()) + 1) if value.ndim == 2 else 2 * value.shape[-1] for value in values)
     return rows * classes * len(from_embedding(opened.subject)) / SPEED
-
-
-def when_to_fit(opened: Opened, question: Question) -> When:
-    """When to fit; what takes long waits for a button, which is drawn."""
-    try:
-        seconds = seconds_to_fit(opened, question)
-    except ValueError:  # fitting says why
-        return When.AT_ONCE
-    if seconds <= AT_ONCE:
-        return When.AT_ONCE
-    labels = f"{len(question.together)} labels" if len(question.together) > 1 else "this label"
-    asked = f"Fit probes of {labels} at every point, with their controls (about {words.seconds(seconds)} or less, once)"
-    return When.BESIDE if seconds <= UNASKED or fields.pressed(asked, "probe_anyway") else When.NOT_YET

@@ -105,7 +105,7 @@ def _second(first: Look) -> Look | None:
     # One and the same model is compared on another input; anything else on the same one.
     default = sidebar.SAMPLED if of_a and not kept else SAME
     inputs = {SAME: SAME, **sidebar.inputs(opened)}
-    how = fields.segments("Input of B", list(inputs), "how2", default, input_at, inputs.__getitem__)
+    how = choose("Input of B", list(inputs), "how2", default, inputs.__getitem__, input_at, by="row")
     try:
         batch = _input(first, opened, how)
     except ValueError as error:

@@ -16,12 +16,12 @@ from workbench.app.fields.url import memory, note
 
 T = TypeVar("T")
 
-_OF_A_RUN: set[str] = set()
+OF_A_RUN: set[str] = set()  # fields that start at their defaults on a change of the run
 
 
 def belongs_to_run(*keys: str) -> tuple[str, ...]:
     """Declare fields that mean something else in another run, and so start anew there; called beside the fields."""
-    _OF_A_RUN.update(keys)
+    OF_A_RUN.update(keys)
     return keys
 
 
@@ -120,8 +120,3 @@ def start_anew(keys: Iterable[str], owner: object, name: str) -> None:
     if before not in (None, owner):
         memory().fresh |= set(keys)
     st.session_state[f"{name}_before"] = owner
-
-
-def forget_other_run(path: str) -> None:
-    """On a change of the run, the fields that belong to a run start at their defaults."""
-    start_anew(_OF_A_RUN, path, "run")

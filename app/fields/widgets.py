@@ -13,7 +13,6 @@ from workbench.app.fields.values import belongs_to_run, hold, put, settle
 from workbench.figures.token_page import WIDEST
 
 T = TypeVar("T")
-Width = int | Literal["stretch"]
 LARGEST = 2**53 - 1  # whole number that a browser tells from its neighbours
 
 
@@ -24,17 +23,33 @@ def choose(
     default: T,
     format_func: Callable[[Any], str] = str,
     place: Any = st,
-    help: str | None = None,
-    width: Width = "stretch",
+    *,
+    by: Literal["box", "row", "slider", "list"] = "box",
+    **more: Any,
 ) -> T:
-    """A select box; the URL has the words of the chosen option. A value that is not among the options is dropped.
+    """One of several options; the URL has its words. A value that is not among the options is dropped.
 
     If the default changes, a field that held the old default takes the new one.
+
+    Args:
+        label, options, key, default, place: of the field.
+        format_func: an option in words.
+        by: how it is chosen: from a select box, a row of all options, a slider over them in their order, or a list of
+            them below one another.
+        more: arguments of the widget: help, width, and of a list captions, some words under each option.
     """
-    words = _settle_one(options, key, default, format_func)
-    chosen: T = place.selectbox(
-        label, options, index=list(options).index(default), key=key, format_func=format_func, help=help, width=width
-    )
+    words, every = _settle_one(options, key, default, format_func), list(options)
+    more |= {"key": key, "format_func": format_func}
+    chosen: T
+    match by:
+        case "box":
+            chosen = place.selectbox(label, every, index=every.index(default), **more)
+        case "row":
+            chosen = place.segmented_control(label, every, default=default, required=True, **more)
+        case "slider":
+            chosen = place.select_slider(label, every, value=default, **more)
+        case "list":
+            chosen = place.radio(label, every, index=every.index(default), label_visibility="collapsed", **more)
     return hold(key, chosen, [words[chosen]])
 
 
@@ -98,39 +113,6 @@ def _settle_one(options: Sequence[Any], key: str, default: Any, format_func: Cal
 
 
 _NOT_ONE = object()
-
-
-def segments(
-    label: str,
-    options: Sequence[str],
-    key: str,
-    default: str,
-    place: Any = st,
-    format_func: Callable[[Any], str] = str,
-) -> str:
-    """A row of options of which one is always chosen; the URL has its words."""
-    words = _settle_one(options, key, default, format_func)
-    chosen: str = place.segmented_control(
-        label, list(options), default=default, key=key, required=True, format_func=format_func
-    )
-    return hold(key, chosen, [words[chosen]])
-
-
-def listed(label: str, options: Sequence[str], key: str, default: str, captions: Sequence[str], place: Any = st) -> str:
-    """Options below one another, each with some words under it, of which one is always chosen."""
-    _settle_one(options, key, default, str)
-    index = list(options).index(default)
-    chosen: str = place.radio(
-        label, list(options), index=index, key=key, captions=list(captions), label_visibility="collapsed"
-    )
-    return hold(key, chosen, [chosen])
-
-
-def along(label: str, options: Sequence[str], key: str, default: str, format_func: Callable[[Any], str] = str) -> str:
-    """A slider over options in their order."""
-    words = _settle_one(options, key, default, format_func)
-    chosen: str = st.select_slider(label, list(options), value=default, key=key, format_func=format_func)
-    return hold(key, chosen, [words[chosen]])
 
 
 def several(label: str, options: Sequence[str], key: str, most: int, placeholder: str) -> list[str]:

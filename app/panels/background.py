@@ -81,21 +81,11 @@ def job(key: Hashable) -> Job | None:
         return _jobs.get(key)
 
 
-def ask(key: Hashable, measure: Callable[[], Any]) -> Job:
-    """Have something measured, once for each key; what waits for its turn gives way to it.
+def ask(key: Hashable, measure: Callable[[Job], Iterator[Any]]) -> Job:
+    """Have something measured, part by part, once for each key; what waits for its turn gives way to it.
 
     Whoever asks for something new looks at that now; what was asked for before and has not begun is begun when it is
     asked for again.
-
-    Args:
-        key: of the measurement.
-        measure: makes it.
-    """
-    return ask_in_parts(key, lambda job: iter([measure()]))
-
-
-def ask_in_parts(key: Hashable, measure: Callable[[Job], Iterator[Any]]) -> Job:
-    """The same of what is known part by part.
 
     Args:
         key: of the measurement.

@@ -37,13 +37,9 @@ def every_layer(look: Look, place: Any) -> bool:
     return deep and fields.toggle("Every layer", "every_layer", place)
 
 
-def matrices(look: Look, layer: int, head: int, which: str) -> Measurement:
-    """The matrices of a head up to the one that is drawn."""
-    return attention_graph.matrices(look.seen, 0, layer, head, n_hops=attention_graph.hop_of(which) or 1)
-
-
 def numbers(look: Look, layer: int, head: int, which: str, basis: str) -> dict[str, Measurement]:
-    """File name -> what a canvas of this head is drawn from."""
+    """File name -> what a canvas of this head is drawn from: its matrices up to the one drawn, and the cells."""
+    matrices = attention_graph.matrices(look.seen, 0, layer, head, n_hops=attention_graph.hop_of(which) or 1)
     points = projection.from_embedding(look.seen.subject)
     table = projection.top_tokens(look.seen, top=1, points=points, bases=(basis,))
-    return {"attention": matrices(look, layer, head, which), "residual": table}
+    return {"attention": matrices, "residual": table}

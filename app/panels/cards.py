@@ -28,24 +28,24 @@ Measured = tuple[Run, float | None]
 
 
 def show(runs: Sequence[Measured]) -> None:
-    """Cards of some runs: the first one, which is the one in the sidebar, then the most accurate of every task."""
-    chosen = pick([(run, accuracy) for run, accuracy in runs if run.version])
-    for start in range(0, len(chosen), IN_A_ROW):
-        for one, column in zip(chosen[start : start + IN_A_ROW], st.columns(IN_A_ROW), strict=False):
-            with column, st.container(border=True, key=f"card-{one[0].name}", height="stretch"):
-                _card(*one)
+    """Cards of at most `MOST` runs.
 
-
-def pick(runs: Sequence[Measured]) -> list[Measured]:
-    """At most `MOST` runs: the first one, then of every task the most accurate, and then the others by accuracy."""
-    ordered = [*runs[:1], *sorted(runs[1:], key=lambda one: -(one[1] or 0.0))]
+    The first one, which is the one in the sidebar, then of every task the most accurate, then the others by accuracy.
+    """
+    there = [one for one in runs if one[0].version]
+    ordered = [*there[:1], *sorted(there[1:], key=lambda one: -(one[1] or 0.0))]
     earlier = Counter[str]()  # of each task, those before
     again = []
     for run, _ in ordered:
         task = str(run.config.task["name"])
         again.append(earlier[task])
         earlier[task] += 1
-    return [one for _, one in sorted(zip(again, ordered, strict=True), key=lambda pair: pair[0])][:MOST]
+    by_turn = sorted(zip(again, ordered, strict=True), key=lambda pair: pair[0])
+    chosen = [one for _, one in by_turn][:MOST]
+    for start in range(0, len(chosen), IN_A_ROW):
+        for one, column in zip(chosen[start : start + IN_A_ROW], st.columns(IN_A_ROW), strict=False):
+            with column, st.container(border=True, key=f"card-{one[0].name}", height="stretch"):
+                _card(*one)
 
 
 def _card(run: Run, accuracy: float | None) -> None:

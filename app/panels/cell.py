@@ -29,23 +29,19 @@ def drawing_and_cell() -> tuple[Any, Any]:
     return row.container(key="columns-drawing"), row.container(key="columns-inspector")
 
 
-def chosen(look: Look, place: Any) -> Cell:
-    """Two fields for the cell in focus. By default the model's last answer."""
-    points = projection.from_embedding(look.opened.subject)
-    words = projection.sequence(look.seen, 0)
-    left, right = place.container(width=190), place.container(width=140)
-    point = choose("Layer and point", points, "point", points[-1], point_in_words, left)
-    at = default_position(look, len(words))
-    position = position_in("Position", len(words), "position", at, right)
-    assert position is not None
-    return point, position
-
-
 def tokens(look: Look, *, how: projection.How = "raw", final_norm: bool = True) -> Cell:
-    """The panel of the cell in focus, and of the tokens behind it on both bases; returns the cell."""
+    """The panel of the cell in focus, by default the model's last answer, and of the tokens behind it on both bases.
+
+    Returns the cell.
+    """
+    points = projection.from_embedding(look.opened.subject)
+    n_pos = len(projection.sequence(look.seen, 0))
     with panel("Tokens behind the cell", "cell") as p:
         row = st.container(horizontal=True, key="cell-fields")
-        point, position = chosen(look, row)
+        left, right = row.container(width=190), row.container(width=140)
+        point = choose("Layer and point", points, "point", points[-1], point_in_words, left)
+        position = position_in("Position", n_pos, "position", default_position(look, n_pos), right)
+        assert position is not None
         table = assign(
             "table",
             projection.top_tokens,
@@ -63,7 +59,7 @@ def tokens(look: Look, *, how: projection.How = "raw", final_norm: bool = True) 
 
 
 def move(point: str, position: int) -> None:
-    """Move the focus to a clicked cell; `chosen` falls back to the default if this input has no such cell."""
+    """Move the focus to a clicked cell; its fields fall back to the default if this input has no such cell."""
     put("point", point)
     put("position", position)
 

@@ -89,21 +89,21 @@ def in_code(asked: Asked, found: Found) -> Symbol:
     return code.assign("found", find_circuit, comparison, control, draws, **how)
 
 
-def verdict(found: Found, share: float, answers: int) -> str:
-    """Whether the circuit of this size is faithful, which gives so many of the whole model's answers: one sentence."""
-    judged = found.summary.judgement
+def in_words(asked: Asked, found: Found, size: int, share: float, answers: int) -> tuple[str, str]:
+    """What is said of the circuit of this size, which gives so many of the whole model's answers.
+
+    Returns whether it is faithful, in one sentence; and what is left without it, whether other pairs give the same, and
+    the control.
+    """
+    summary, judged = found.summary, found.summary.judgement
     one = judged.sizes[judged.shares.index(share)].model_copy(update={"answers": answers})
-    return words.of_circuit(one, judged.metric, judged.n_edges)
-
-
-def more(asked: Asked, found: Found, size: int, share: float) -> str:
-    """What is left without the circuit of this size, whether other pairs give the same, and the control."""
-    summary = found.summary
     left = words.ends(summary.without.mean().select(share=share))
-    said = words.of_rest(left, agreement(of_halves(asked, summary, size)))
+    taken = size == summary.halves.settings["edges"]
+    halves = summary.halves if taken else _halves(asked.key, size, summary)  # how far circuits of two halves agree
+    beside = words.of_rest(left, agreement(halves))
     if summary.control is not None:
-        said.append(words.of_largest(summary.scores.mean(), summary.control.mean()))
-    return " ".join(said)
+        beside.append(words.of_largest(summary.scores.mean(), summary.control.mean()))
+    return words.of_circuit(one, judged.metric, judged.n_edges), " ".join(beside)
 
 
 def sizes(summary: Summary) -> dict[int, tuple[int, float]]:
@@ -119,11 +119,6 @@ def sizes(summary: Summary) -> dict[int, tuple[int, float]]:
         if edges and (edges not in found or (size == taken != found[edges][0])):
             found[edges] = size, share
     return found
-
-
-def of_halves(asked: Asked, summary: Summary, size: int) -> Measurement:
-    """How far circuits of this size agree that are found on two halves of the pairs."""
-    return summary.halves if size == summary.halves.settings["edges"] else _halves(asked.key, size, summary)
 
 
 @st.cache_resource(show_spinner="Comparing circuits of halves of the pairs …", max_entries=200)

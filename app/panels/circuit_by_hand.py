@@ -18,7 +18,6 @@ from workbench.app.fields.values import put, start_anew
 from workbench.app.panels.circuit import Asked, Found
 from workbench.circuits import Circuit, circuit_answers, faithfulness
 from workbench.judgement.words import circuits as words
-from workbench.tasks import Pairs, Task
 from workbench.util.words import capitalised
 
 CHANGED = "changed"  # the field: edges in the order in which they were changed
@@ -88,34 +87,24 @@ def show(asked: Asked, found: Found, circuit: Circuit, names: list[str], place: 
         place: where the line goes.
     """
     answers = measured(asked, found, circuit, names)
+    n, right = answers.of.shape[1], answers.right.sum(-1)
     with place.container(key="by-hand"):
-        st.markdown(f"{'**' * bool(names)}{plain(sentence(found, circuit, names, answers))}{'**' * bool(names)}")
-        if names:
+        if not names:
+            st.markdown(plain(words.of_answers(answers.same, int(right[1]), n)))
+        else:
+            own, more = set(circuit.names), len(names) - NAMED
+            # Such as: Cut a0.h0 → logits, taken in input → m0
+            said = [f"{'cut' if name in own else 'taken in'} {name.replace('->', ' → ')}" for name in names[-NAMED:]]
+            change = capitalised(", ".join(said) + (f" and {more} more" if more > 0 else ""))
+            before, after, rest = answers.kept
+            same = int((answers.of[2] == answers.of[0]).sum()), answers.same
+            rights, metric = (int(right[2]), int(right[1])), found.summary.comparison.measure.name
+            st.markdown(f"**{plain(words.of_change(change, n, same, rights, (after, before), rest, metric))}**")
             row = st.container(horizontal=True)
             icon = ":material/undo:"
             row.button("Undo", icon=icon, key="by-hand-undo", on_click=put, args=(CHANGED, names[:-1]))
             if len(names) > 1:
                 row.button("Undo all", icon=icon, key="by-hand-undo-all", on_click=put, args=(CHANGED, []))
-
-
-def sentence(found: Found, circuit: Circuit, names: Sequence[str], answers: Answers) -> str:
-    """What the circuit answers as found; with changes, what they do to that."""
-    n, right = answers.of.shape[1], answers.right.sum(-1)
-    if not names:
-        return words.of_answers(answers.same, int(right[1]), n)
-    before, after, rest = answers.kept
-    same = int((answers.of[2] == answers.of[0]).sum()), answers.same
-    metric = found.summary.comparison.measure.name
-    change = in_words(circuit, names)
-    return words.of_change(change, n, same, (int(right[2]), int(right[1])), (after, before), rest, metric)
-
-
-def in_words(circuit: Circuit, names: Sequence[str]) -> str:
-    """What was changed: `Cut a0.h0 → logits, taken in input → m0`."""
-    own = set(circuit.names)
-    said = [f"{'cut' if name in own else 'taken in'} {name.replace('->', ' → ')}" for name in names[-NAMED:]]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return capitalised(", ".join(said) + more)
 
 
 def table(asked: Asked, found: Found, circuit: Circuit, names: list[str]) -> None:
@@ -125,11 +114,14 @@ def table(asked: Asked, found: Found, circuit: Circuit, names: list[str]) -> Non
     if not box.open:
         return
     answers = measured(asked, found, circuit, names)
+    # One at the first position asked for, or all of a set.
+    there = pairs.right[torch.arange(len(pairs)), pairs.asked.long().argmax(-1)]  # [pair] or [pair, token]
+    right = there[:, None].tolist() if there.ndim == 1 else [row.nonzero()[:, 0].tolist() for row in there]
     rows = pd.DataFrame(
         {
             "question": [task.question(row) for row in pairs.clean.tokens],
             "changed question": [task.question(row) for row in pairs.corrupted.tokens],
-            "right answer": [" or ".join(words) for words in right_words(task, pairs)],
+            "right answer": [" or ".join(task.vocabulary.decode(ids)) for ids in right],
             **{
                 name: task.vocabulary.decode(tokens)
                 for name, tokens in zip(("whole model", "circuit", "changed by hand"), answers.of, strict=True)
@@ -144,28 +136,19 @@ def table(asked: Asked, found: Found, circuit: Circuit, names: list[str]) -> Non
         st.dataframe(rows.iloc[moved], hide_index=True, width="stretch", height=360)
 
 
-def right_words(task: Task, pairs: Pairs) -> list[list[str]]:
-    """The right answers of each pair at the first position asked for: one, or all of a set."""
-    there = pairs.right[torch.arange(len(pairs)), pairs.asked.long().argmax(-1)]
-    ids = there[:, None].tolist() if there.ndim == 1 else [row.nonzero()[:, 0].tolist() for row in there]
-    return [task.vocabulary.decode(row) for row in ids]
-
-
-def is_right(pairs: Pairs, answers: np.ndarray) -> np.ndarray:
-    """Whether answers `[circuit, pair]` at the first position asked for are right: the class, or one of the set."""
-    there = pairs.right[torch.arange(len(pairs)), pairs.asked.long().argmax(-1)].cpu().numpy()
-    if there.ndim == 1:
-        return np.asarray(answers == there)
-    return np.asarray(np.take_along_axis(there[None].repeat(len(answers), 0), answers[..., None], -1)[..., 0])
-
-
 def measured(asked: Asked, found: Found, circuit: Circuit, names: Sequence[str]) -> Answers:
     """The answers of the whole model, of the circuit, and of the circuit with these edges changed."""
     everything, changed = Circuit.of(circuit.graph, circuit.graph.names), circuit.changed(names)
     answers = np.stack([_answers((asked.key, one.names), asked, found, one) for one in (everything, circuit, changed)])
+    pairs = found.summary.comparison.pairs
+    there = pairs.right[torch.arange(len(pairs)), pairs.asked.long().argmax(-1)].cpu().numpy()  # first one asked for
+    if there.ndim == 1:  # the class: [pair]
+        right = answers == there
+    else:  # one of a set: [pair, token]
+        right = np.take_along_axis(there[None].repeat(len(answers), 0), answers[..., None], -1)[..., 0]
     three = (circuit, changed, changed.complement())
     before, now, rest = (_kept((asked.key, one.names), asked, found, one) for one in three)
-    return Answers(answers, is_right(found.summary.comparison.pairs, answers), (before, now, rest))
+    return Answers(answers, np.asarray(right), (before, now, rest))
 
 
 @st.cache_resource(show_spinner="Running the circuit …", max_entries=400)

@@ -1,7 +1,7 @@
 """Clicks on a drawing: its cells, tokens and edges, and the arrow keys, each lead to a callback of the page.
 
 On the canvas a click on a cell moves the cell in focus (`panels.cell.move`), a click on a token draws its edges alone
-(`panels.canvas.focus_on`), and a click on an edge cuts it in the panel "Try an edit" (`panels.edit.cut_by_click`), and
+(`panels.canvas.focus_on`), and a click on an edge cuts it in the panel "Try an edit" (`panels.edit.change_edge`), and
 one that is dragged to another key is moved there. In a circuit a click on an edge cuts it, or takes it in
 (`views/circuit.py`). In a map of the weights a click on a cell shows how it comes about (`views/weights.py`).
 """

@@ -23,12 +23,6 @@ NO_TOKEN = (
 )
 
 
-def trains(path: Path) -> bool:
-    """Whether the demo run is this one, and is being trained."""
-    own = demo.slot().demo
-    return own is not None and own.running and own.path == path.resolve()
-
-
 def show(root: Path) -> None:
     """The panel: the progress of a running demo, or else the form and the outcome of the last one."""
     with st.container(border=True, key="panel-demo"):
@@ -91,10 +85,10 @@ def outcome(last: demo.Demo) -> None:
 
 def form(root: Path) -> None:
     """Fields for the preset, the number of steps, the seed and the name."""
-    presets = demo.quick()
+    presets = demo.OFFERED
     first, second, third, fourth = st.columns([5, 1.3, 1.3, 3])
     known = "`workbench list presets` shows all presets"
-    preset = choose("Preset", list(presets), "demo_preset", next(iter(presets)), in_words, first, known)
+    preset = choose("Preset", list(presets), "demo_preset", next(iter(presets)), in_words, first, help=known)
     config = preset_config(preset, {})
     steps = second.number_input("Steps", 1, demo.MOST_STEPS, config.steps, key=f"demo_steps_{preset}")
     seed = third.number_input("Seed", 0, 10**6, key="demo_seed")
@@ -132,5 +126,5 @@ def form(root: Path) -> None:
 @cache
 def in_words(preset: str) -> str:
     config = preset_config(preset, {})
-    kind = f"{words.task(config)}, {words.attention(config)}, {words.objective(config)}"
-    return f"{preset}: {kind}; {words.seconds(demo.quick()[preset])}"
+    task, objectives = words.spaced(config.task["name"]), " + ".join(map(words.spaced, config.objectives))
+    return f"{preset}: {task}, {words.attention(config)}, {objectives}; {words.seconds(demo.OFFERED[preset])}"

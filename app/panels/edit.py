@@ -65,27 +65,19 @@ def try_an_edit(p: Panel, look: Look) -> None:
     )
 
 
-def cut_by_click(look: Look, layer: int, head: int, query: int, key: int) -> None:
-    """For a click on an edge of attention: cut it, in the panel and in the line under the drawing."""
-    _click(look, CutEdge(query, key, layer, head))
+def change_edge(look: Look, layer: int, head: int, query: int, key: int, to: int | None = None) -> None:
+    """For an edge of attention that was clicked, cut it; for one dragged `to` another key, move it there.
 
-
-def move_by_drag(look: Look, layer: int, head: int, query: int, key: int, to: int) -> None:
-    """For an edge of attention that was dragged to another key: move it, in the panel and in the line below."""
-    edit = MoveEdge(query, key, to, layer, head)
+    The panel shows that, and the line under the drawing; the link has `4.1:9-3`, of a moved one `4.1:9-3>2`.
+    """
+    edit = CutEdge(query, key, layer, head) if to is None else MoveEdge(query, key, to, layer, head)
     try:
         edit.places(len(projection.sequence(look.seen, 0)))
     except ValueError:  # a browser may send anything
         return
-    _click(look, edit)
-
-
-def _click(look: Look, edit: CutEdge | MoveEdge) -> None:
-    """Remember an edge that was clicked or dragged, and put it into the link: `4.1:9-3`, moved `4.1:9-3>2`."""
     if edits.refused(look, type(edit)) is None:
         edits.fill(look, edit)
-    to = f">{edit.to}" if isinstance(edit, MoveEdge) else ""
-    keep(CLICKED, [f"{edit.layer}.{edit.head}:{edit.query}-{edit.key}{to}"])
+    keep(CLICKED, [f"{layer}.{head}:{query}-{key}{'' if to is None else f'>{to}'}"])
     st.session_state[CLICKED_ON] = look.key
 
 

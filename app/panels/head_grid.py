@@ -6,7 +6,7 @@ import streamlit as st
 
 from workbench import figures
 from workbench.app.config_in_words import plain
-from workbench.app.fields.heads import best_head, head_scores, heads_by_name, name_of, needed_head
+from workbench.app.fields.heads import best_head, head_scores, heads_by_name, needed_head
 from workbench.app.fields.values import put
 from workbench.app.fields.widgets import clicked, fold
 from workbench.app.panels.clicks import clickable
@@ -30,7 +30,8 @@ def choose_head(look: Look, key: str = "head", *, needed: bool = False, first: H
     heads = heads_by_name(look)
     if len(heads) < 2 or look.opened.subject.no_pattern:
         return first
-    chosen = heads[clicked(list(heads), key, name_of(first), lambda name: head_in_words(*heads[name]))]
+    layer, head = first
+    chosen = heads[clicked(list(heads), key, f"{layer}.{head}", lambda name: head_in_words(*heads[name]))]
     if len(heads) > MANY:
         folded = fold(f"All {len(heads)} heads on this input", f"show-grid-{key}")
         if not folded.open:

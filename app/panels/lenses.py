@@ -8,7 +8,7 @@ import streamlit as st
 
 from workbench import figures
 from workbench.app.fields import url
-from workbench.app.fields import widgets as fields
+from workbench.app.fields.widgets import choose
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.measuring import awaited
@@ -34,9 +34,8 @@ SAYS = {
 @folded("Through a lens", "lens")
 def through_a_lens(p: Panel, look: Look) -> None:
     """The token that every residual of this input decodes to, through the lens that is chosen."""
-    name = fields.segments(
-        "Lens", list(LENSES), "lens", next(iter(LENSES)), format_func=lambda name: f"{name.capitalize()} lens"
-    )
+    first = next(iter(LENSES))
+    name = choose("Lens", list(LENSES), "lens", first, lambda name: f"{name.capitalize()} lens", by="row")
     lens = _made(look, name) if hasattr(LENSES[name], "fit") else {}
     if lens is None:
         return

@@ -8,7 +8,7 @@ import streamlit as st
 
 from workbench import figures
 from workbench.app.config_in_words import plain
-from workbench.app.fields import widgets as fields
+from workbench.app.fields.widgets import choose
 from workbench.app.panels import code
 from workbench.app.panels.measuring import awaited
 from workbench.app.panels.panel import Panel, folded
@@ -27,8 +27,8 @@ SEED = 0
 def many_sequences(p: Panel, opened: Opened) -> None:
     """One of the measures of a whole data set, by layer, beside an untrained model and shuffled answers."""
     row = st.container(horizontal=True, vertical_alignment="bottom")
-    name = fields.segments("Measure", list(SETS), "set_measure", "rankme", row, NAMES.__getitem__)
-    size = fields.segments("Sequences", SIZES, "set_size", SIZES[0], row, lambda size: f"{int(size):,}")
+    name = choose("Measure", list(SETS), "set_measure", "rankme", NAMES.__getitem__, row, by="row")
+    size = choose("Sequences", SIZES, "set_size", SIZES[0], lambda size: f"{int(size):,}", row, by="row")
     how: dict[str, Any] = {"n": int(size), "seed": SEED, "only": [name], "step": opened.step}
     key = ("geometry", *opened.key, name, size)
     what = f"{NAMES[name]} on {int(size):,} sequences"

@@ -46,7 +46,7 @@ def in_parts(
 
     Args:
         key: of the measurement.
-        measure: see `background.ask_in_parts`.
+        measure: see `background.ask`.
         what: what is being measured after the part that it is given, in words; None stands for nothing yet.
         meanwhile: draws a part, and again when more is known; by default the whole page is made anew then, from the
             job that is returned.
@@ -66,7 +66,7 @@ def in_parts(
             began = True
             _draw(asked, what, meanwhile)
             return
-        job = background.ask_in_parts(key, measure)
+        job = background.ask(key, measure)
         if job.future.done() or (meanwhile is None and job.so_far is not shown):
             st.rerun()
         _draw(job, what, meanwhile)

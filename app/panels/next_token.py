@@ -7,7 +7,6 @@ from typing import Any
 import streamlit as st
 
 from workbench import figures, interventions
-from workbench.app.fields.heads import name_of
 from workbench.app.fields.values import put
 from workbench.app.panels import code
 from workbench.app.panels.panel import panel
@@ -35,23 +34,18 @@ def next_token(look: Look, position: int) -> Head | None:
             computed_by=lambda hooked, seen, position: _found((*look.key, position), look, position),
         )
         value: NextToken = code.value_of(found)
+        before = look.opened.subject.task.question(look.batch.tokens[0, : position + 1])
+        before = before if len(before) <= WORDS_BEFORE else f"…{before[-WORDS_BEFORE:]}"
         numbers: dict[str, Any] = {"next": value.likeliest}
         numbers |= {} if value.without is None else {"without-heads": value.without}
         p.show(
             code.call(figures.next_token, found),
             numbers,
             SAYS,
-            verdict=comes_next(value, before(look, position)),
-            cell=lambda layer, head: put("head", name_of((int(layer), head))),
+            verdict=comes_next(value, before),
+            cell=lambda layer, head: put("head", f"{int(layer)}.{head}"),
         )
     return value.heads[0] if value.heads else None
-
-
-def before(look: Look, position: int) -> str:
-    """The end of the text up to a position, as a person reads it."""
-    task = look.opened.subject.task
-    said = task.question(look.batch.tokens[0, : position + 1])
-    return said if len(said) <= WORDS_BEFORE else f"…{said[-WORDS_BEFORE:]}"
 
 
 # A resource, not data: it is never changed.

@@ -17,19 +17,6 @@ NOTED = "notes_on_page"  # in the session
 
 
 @dataclass(frozen=True)
-class Note:
-    """One thing to look at.
-
-    Attributes:
-        at: the row of the drawing, or the title of the panel, that has the note's number.
-        says: what to see there.
-    """
-
-    at: str
-    says: str
-
-
-@dataclass(frozen=True)
 class Question:
     """A question that a page answers.
 
@@ -38,7 +25,8 @@ class Question:
         page: the script of the page, without its ending.
         fits: how well a run can answer it; 0 if it cannot.
         fields: what the page's fields hold.
-        notes: what to look at, in order.
+        notes: what to look at, in order: the row of the drawing, or the title of the panel, that has the note's number
+            -> what to see there.
         beside: a field that takes the names of other runs, and which of them it is to have.
     """
 
@@ -46,7 +34,7 @@ class Question:
     page: str
     fits: Callable[[Run], int]
     fields: dict[str, str]
-    notes: tuple[Note, ...]
+    notes: dict[str, str]
     beside: tuple[str, Callable[[Run, Run], bool]] | None = None
 
     def run_of(self, runs: Sequence[Run]) -> Run | None:
@@ -89,57 +77,52 @@ QUESTIONS: dict[str, Question] = {
         "canvas",
         _follows_pointers,
         {"sample": "0", "focus": "31"},
-        (
-            Note(
-                "task's truth",
+        {
+            "task's truth": (
                 "The chain that the last token is the end of: each token points at its parent, and "
-                "the answer is the token at the root.",
+                "the answer is the token at the root."
             ),
-            Note("attention", "The same token reads its parent alone, one hop away. A click on the edge cuts it."),
-            Note(
-                "after attention 0",
+            "attention": "The same token reads its parent alone, one hop away. A click on the edge cuts it.",
+            "after attention 0": (
                 "Yet behind this one layer the root is already on top: ChaCAL sums the paths of "
-                "every length, so the parent's parents arrive in the same step. The page Hops draws them.",
+                "every length, so the parent's parents arrive in the same step. The page Hops draws them."
             ),
-            Note("model says", "The answer, green where it is right, and how likely the model finds the right one."),
-            Note("How it works", "What was measured over many inputs, beside re-initialised models."),
-        ),
+            "model says": "The answer, green where it is right, and how likely the model finds the right one.",
+            "How it works": "What was measured over many inputs, beside re-initialised models.",
+        },
     ),
     "delimiter": Question(
         "What does the delimiter know?",
         "canvas",
         _sorts,
         {"sample": "0"},
-        (
-            Note("token", "The numbers to sort, then the delimiter ⊥, then the sorted numbers one by one."),
-            Note(
-                "after attention 0",
+        {
+            "token": "The numbers to sort, then the delimiter ⊥, then the sorted numbers one by one.",
+            "after attention 0": (
                 "Look below the ⊥: the paper on task hinting finds the smallest number there "
-                "after the first attention. Is it on top in this model, or does it come later?",
+                "after the first attention. Is it on top in this model, or does it come later?"
             ),
-            Note("model says", "Below ⊥ stands the first answer, the smallest number."),
-            Note("How it works", "How often the minimum is read at the delimiter, and whether the answers need it."),
-        ),
+            "model says": "Below ⊥ stands the first answer, the smallest number.",
+            "How it works": "How often the minimum is read at the delimiter, and whether the answers need it.",
+        },
     ),
     "collapse": Question(
         "Why do deep layers collapse?",
         "entropy",
         _is_deep,
         {},
-        (
-            Note(
-                "This input beside the mean",
+        {
+            "This input beside the mean": (
                 "Matrix entropy says over how many directions the tokens' representations spread. Where it falls from "
-                "one layer to the next they become alike, and what was told apart before is so no more.",
+                "one layer to the next they become alike, and what was told apart before is so no more."
             ),
-            Note(
-                "Several runs",
+            "Several runs": (
                 "Dotted: models of the same shape that learned nothing. What lies below them was learnt; the paper on "
                 "Seq-VCR calls it collapse, and adds a loss that keeps the variance up. Where a run with that loss "
-                "is here, it is drawn beside this one.",
+                "is here, it is drawn beside this one."
             ),
-            Note("Over training", "When it came, where the run kept checkpoints."),
-        ),
+            "Over training": "When it came, where the run kept checkpoints.",
+        },
         beside=("overlay", lambda run, other: other.config.task == run.config.task and _keeps_variance(other)),
     ),
 }
@@ -169,13 +152,13 @@ def show(page: str) -> None:
     if not names:
         return
     question = QUESTIONS[names[0]]
-    st.session_state[NOTED] = {note.at: n for n, note in zip(NUMBERS, question.notes, strict=False)}
+    st.session_state[NOTED] = dict(zip(question.notes, NUMBERS, strict=False))
     with st.container(border=True, key="panel-question"):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.subheader(question.asks, anchor=False)
             st.button("Close", icon=":material/close:", key="question-close", on_click=_close)
-        for number, note in zip(NUMBERS, question.notes, strict=False):
-            st.markdown(f"{number} **{plain(note.at)}**: {plain(note.says)}")
+        for number, (at, says) in zip(NUMBERS, question.notes.items(), strict=False):
+            st.markdown(f"{number} **{plain(at)}**: {plain(says)}")
 
 
 def _close() -> None:

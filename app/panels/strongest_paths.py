@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import streamlit as st
 
 from workbench import figures
@@ -35,21 +33,6 @@ SAYS = (
 belongs_to_run("hops_to")
 
 
-@dataclass(frozen=True)
-class Paths:
-    """The strongest paths from a query to a key.
-
-    Attributes:
-        found: the paths.
-        title: of their figure.
-        note: how their weights are counted.
-    """
-
-    found: Symbol
-    title: str
-    note: str
-
-
 @url.fragment
 def show(look: Look, head: Head, beside: Opened | None) -> None:
     """The panel and its fields: from where, to where, through which layers, how many paths.
@@ -67,7 +50,7 @@ def show(look: Look, head: Head, beside: Opened | None) -> None:
         query = position_in("From position", len(words), "position", default_position(look, len(words)), first)
         to = position_in("To position", len(words), "hops_to", None, second, every="furthest ancestor")
         options = [LAYER, LAYERS] + ([] if beside is None else [OTHER])
-        through = fields.segments("Through", options, "hops_through", LAYER, third)
+        through = fields.choose("Through", options, "hops_through", LAYER, place=third, by="row")
         most = fields.number("Paths", 1, MOST, "hops_most", 3, fourth)
         assert query is not None
         key = furthest(look.seen, query, head) if to is None else to
@@ -76,16 +59,17 @@ def show(look: Look, head: Head, beside: Opened | None) -> None:
             return
         seen = other_run.seen_by(beside, look) if through == OTHER and beside is not None else code.seen(look)
         within = through == LAYER
-        paths = within_head(seen, head, query, key, most) if within else through_layers(seen, query, key, most)
-        if not value_of(paths.found):
+        way = within_head(seen, head, query, key, most) if within else through_layers(seen, query, key, most)
+        paths, title, note = way
+        if not value_of(paths):
             st.info(plain(f"No path of positive weight leads from {words[query]} back to {words[key]}."))
             return
         names = code.assign("names", projection.position_names, seen, 0)
         draw = figures.path_arcs if within else figures.path_layers
-        subtitle = f"from {words[query]} back to {words[key]}; {paths.note}"
-        rows = table(value_of(paths.found), words, value_of(seen).subject.name)
-        verdict = strongest_path(value_of(paths.found)[0])
-        p.show(code.call(draw, paths.found, names, paths.title, subtitle), {"paths": rows}, SAYS, verdict=verdict)
+        subtitle = f"from {words[query]} back to {words[key]}; {note}"
+        rows = table(value_of(paths), words, value_of(seen).subject.name)
+        verdict = strongest_path(value_of(paths)[0])
+        p.show(code.call(draw, paths, names, title, subtitle), {"paths": rows}, SAYS, verdict=verdict)
 
 
 def furthest(seen: Capture, query: int, head: Head) -> int:
@@ -97,8 +81,11 @@ def furthest(seen: Capture, query: int, head: Head) -> int:
     return int(row.argmax()) if query else 0
 
 
-def through_layers(seen: Symbol, query: int, key: int, most: int) -> Paths:
-    """Paths through every layer of a model, as attention rollout counts them."""
+def through_layers(seen: Symbol, query: int, key: int, most: int) -> tuple[Symbol, str, str]:
+    """Paths through every layer of a model, as attention rollout counts them.
+
+    Returns the paths, the title of their figure, and how their weights are counted.
+    """
     capture: Capture = value_of(seen)
     each = [code.call(attention_graph.resolvent, seen, layer)[0] for layer in range(capture.subject.n_layers)]
     paths = code.assign("paths", across_layers, each, query, key, most=most)
@@ -107,11 +94,11 @@ def through_layers(seen: Symbol, query: int, key: int, most: int) -> Paths:
     if found:
         whole = float(rollout.rollout(capture)[0, query, key])
         note += f"; together {percent(sum(path.weight for path in found) / whole)} of all that comes from there"
-    return Paths(paths, f"Strongest paths through all layers: {capture.subject.name}", note)
+    return paths, f"Strongest paths through all layers: {capture.subject.name}", note
 
 
-def within_head(seen: Symbol, place: Head, query: int, key: int, most: int) -> Paths:
-    """Paths of several steps within one head of one layer."""
+def within_head(seen: Symbol, place: Head, query: int, key: int, most: int) -> tuple[Symbol, str, str]:
+    """The same of the paths of several steps within one head of one layer."""
     (layer, head), capture = place, value_of(seen)
     attention = capture.subject.attention[layer].of_head(head)
     pattern = code.named("A", code.call(attention_graph.pattern, seen, layer)[0, head])
@@ -123,4 +110,4 @@ def within_head(seen: Symbol, place: Head, query: int, key: int, most: int) -> P
         note = "the layer itself takes one step only"
     else:
         note = "all steps weigh alike here; the layer's own attention variant weighs paths in its own way"
-    return Paths(paths, f"Strongest paths of layer {layer}, head {head}: {capture.subject.name}", note)
+    return paths, f"Strongest paths of layer {layer}, head {head}: {capture.subject.name}", note

@@ -37,7 +37,7 @@ def swapped(p: Panel, look: Look) -> None:
         st.info("Swaps at all pairs of layers take too long here for so large a model: name `points` in Python.")
         return
     row = st.container(horizontal=True, vertical_alignment="bottom")
-    which = fields.segments("Put into", list(TARGETS), "swap_into", "another", row, TARGETS.__getitem__)
+    which = fields.choose("Put into", list(TARGETS), "swap_into", "another", TARGETS.__getitem__, row, by="row")
     source = code.seen(look).batch.tokens[0]
     target = source
     if which == "another":

@@ -21,16 +21,12 @@ from workbench.util.child_processes import python
 from workbench.util.messages import brief
 
 QUICK = 120  # seconds: presets that take longer are left to the command line
+OFFERED = {name: seconds for name, seconds in SECONDS.items() if name in PRESETS and seconds <= QUICK}
 CHECKPOINTS = 20
 EVALUATIONS = 20
 MOST_STEPS = 20_000
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 TAIL = 10_000  # bytes of the console that are read
-
-
-def quick() -> dict[str, int]:
-    """The presets that are over soon -> the seconds each takes."""
-    return {name: seconds for name, seconds in SECONDS.items() if name in PRESETS and seconds <= QUICK}
 
 
 def place(root: Path, name: str) -> Path:
@@ -156,7 +152,7 @@ class Slot:
         with self.lock:
             if self.demo is not None and self.demo.running:
                 raise ValueError(f"{self.demo.path.name} is being trained; one at a time")
-            if preset not in quick() or not 1 <= steps <= MOST_STEPS:
+            if preset not in OFFERED or not 1 <= steps <= MOST_STEPS:
                 raise ValueError(f"there is no demo of {preset!r} with {steps} steps")
             path = place(root, name)
             console = tempfile.TemporaryFile()  # noqa: SIM115 (it is read for as long as the run is shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -14,10 +15,10 @@ from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import canvas as canvases
 from workbench.app.panels import cell as cells
 from workbench.app.panels import code, how_it_works, questions
-from workbench.app.panels.edit import answer_to_click, clicked, cut_by_click, move_by_drag, try_an_edit
+from workbench.app.panels.edit import answer_to_click, change_edge, clicked, try_an_edit
 from workbench.app.panels.head_grid import choose_head
 from workbench.app.panels.next_token import next_token
-from workbench.app.panels.panel import Panel, panel
+from workbench.app.panels.panel import panel
 from workbench.app.state import Look, current
 from workbench.figures.token_page import right_at
 from workbench.instruments.residual import projection
@@ -53,52 +54,40 @@ def draw(look: Look, cell: cells.Cell, begin_with: Head | None) -> bool:
 
     Returns whether it shows an edit.
     """
+    n_pos, seen = len(projection.sequence(look.seen, 0)), code.seen(look)
     with panel("Canvas", "canvas") as p:
-        settings = choose_settings(look, p, begin_with)
+        layer, head = choose_head(look, needed=True, first=begin_with)
+        place = p.settings()
+        with place:
+            which = choose_matrix(look)
+        more: dict[str, Any] = {}
+        if canvases.every_layer(look, place):
+            more["points"] = code.call(projection.from_embedding, seen.subject)
+        basis = fields.choose("Basis of the cells", projection.BASES, "basis", "decoder", place=place, by="row")
+        threshold = fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, place, format="percent")
+        query, start = canvases.choose_focus(n_pos, place), first_drawn(n_pos)
+        settings = {"layer": layer, "head": head, "which": which, "basis": basis, "threshold": threshold}
         picture, answer, caption = st.container(), st.empty(), st.container()
-        layer, head, task = settings["layer"], settings["head"], look.opened.subject.task
-        edited = clicked(look)
-        behind: dict[str, Any] = {} if edited is None else {"edited": edited}
+        if (edited := clicked(look)) is not None:
+            more["edited"] = edited
+        if notes := questions.numbers():  # of what a question says of this page
+            more["notes"] = notes
+        verdict = cost_of(look, (layer, head)), answered(right_at(look.seen), look.opened.subject.task)
         p.show(
-            code.call(figures.canvas, code.seen(look), **settings, cell=cell, **behind, **noted()),
-            canvases.numbers(look, layer, head, settings["which"], settings["basis"]),
+            code.call(figures.canvas, seen, **settings, query=query, start=start, cell=cell, **more),
+            canvases.numbers(look, layer, head, which, basis),
             SAYS,
-            verdict=" ".join(filter(None, (cost_of(look, (layer, head)), answered(right_at(look.seen), task)))),
+            verdict=" ".join(filter(None, verdict)),
             place=picture,
             under=caption,
             cell=cells.move,
-            token=lambda position: canvases.focus_on(position, settings["query"]),
-            edge=lambda query, key: cut_by_click(look, layer, head, query, key),
-            move=lambda query, key, to: move_by_drag(look, layer, head, query, key, to),
+            token=lambda position: canvases.focus_on(position, query),
+            edge=partial(change_edge, look, layer, head),
+            move=partial(change_edge, look, layer, head),
         )
         if edited is not None:
             answer_to_click(edited, answer)
     return edited is not None
-
-
-def noted() -> dict[str, Any]:
-    """The numbers of the notes on this page, as an argument of `figures.canvas`; nothing where there are none."""
-    return {"notes": questions.numbers()} if questions.numbers() else {}
-
-
-def choose_settings(look: Look, p: Panel, head: Head | None) -> dict[str, Any]:
-    """The fields of the drawing, beside the panel's title and below it, as arguments of `figures.canvas`."""
-    n_pos = len(projection.sequence(look.seen, 0))
-    layer, chosen = choose_head(look, needed=True, first=head)
-    place = p.settings()
-    with place:
-        which = choose_matrix(look)
-    points = projection.from_embedding if canvases.every_layer(look, place) else None
-    return {
-        **({} if points is None else {"points": code.call(points, code.seen(look).subject)}),
-        "layer": layer,
-        "head": chosen,
-        "which": which,
-        "basis": fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", place),
-        "threshold": fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, place, format="percent"),
-        "query": canvases.choose_focus(n_pos, place),
-        "start": first_drawn(n_pos),
-    }
 
 
 look = current(attention=True)

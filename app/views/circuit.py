@@ -16,7 +16,7 @@ from workbench.app.fields.heads import needed_head
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.panels import circuit_by_hand as by_hand
 from workbench.app.panels import code
-from workbench.app.panels.circuit import PAIRS, Asked, Found, in_code, measure, more, sizes, verdict
+from workbench.app.panels.circuit import PAIRS, Asked, Found, in_code, in_words, measure, sizes
 from workbench.app.panels.code import Symbol, value_of
 from workbench.app.panels.measuring import awaited
 from workbench.app.panels.panel import panel
@@ -36,6 +36,10 @@ METHODS_MISS = (
     "queries of saturated attention."
 )
 
+OUTSIDE = (
+    ", without which most answers change, is outside: a circuit carries the difference between the two questions of a "
+    "pair, and not what both have alike."
+)
 belongs_to_run("pairs", "metric", "method", "edges", "later")
 
 
@@ -85,24 +89,23 @@ def drawn(look: Look, asked: Asked, found: Found) -> None:
     """The circuit of the size that is chosen, with what is changed by hand; what circuits of all sizes keep; tables."""
     summary, known = found.summary, sizes(found.summary)
     default = next(edges for edges, (size, _) in known.items() if size == summary.halves.settings["edges"])
+    label, options = "Edges in the circuit, best scores first", list(map(str, known))
     with panel("The circuit", "circuit") as p:
         said = st.empty()
         with st.container(width=620):
-            edges = fields.along(
-                "Edges in the circuit, best scores first",
-                list(map(str, known)),
-                "edges",
-                str(default),
-                lambda edges: f"{edges} edges",
-            )
+            edges = fields.choose(label, options, "edges", str(default), lambda n: f"{n} edges", by="slider")
         symbol, (size, share) = in_code(asked, found), known[int(edges)]
         scores = symbol.scores.mean()
         chosen = code.call(code.assign("chosen", greedy_edges, scores, symbol.circuit.graph, size).pruned)
         as_found: Circuit = value_of(chosen)
         same = by_hand.measured(asked, found, as_found, []).same
-        judged, beside = verdict(found, share, same), more(asked, found, size, share)
-        outside = left_out(look, as_found)
-        said.markdown(f"**{plain(judged)}**{f'  {chr(10)}{plain(outside)}' if outside else ''}")
+        judged, beside = in_words(asked, found, size, share, same)
+        layer, head = needed_head(look)
+        if not look.opened.subject.no_pattern and f"a{layer}.h{head}" not in as_found.nodes:
+            outside = f"{capitalised(head_in_words(layer, head))}{OUTSIDE}"
+            said.markdown(f"**{plain(judged)}**  \n{plain(outside)}")
+        else:
+            said.markdown(f"**{plain(judged)}**")
         with st.container(horizontal=True, key="columns"):
             left, right = st.container(key="columns-drawing"), st.container(key="columns-inspector")
         place, line, field, caption = (left.container() for _ in range(4))
@@ -121,17 +124,6 @@ def drawn(look: Look, asked: Asked, found: Found) -> None:
     by_hand.table(asked, found, as_found, changed)
     table(value_of(scores), value_of(chosen), summary.control)
     by_position(found, symbol)
-
-
-def left_out(look: Look, circuit: Circuit) -> str:
-    """That the head which answers need most is outside, and how that can be; empty where it is inside."""
-    layer, head = needed_head(look)
-    if look.opened.subject.no_pattern or f"a{layer}.h{head}" in circuit.nodes:
-        return ""
-    return (
-        f"{capitalised(head_in_words(layer, head))}, without which most answers change, is outside: a circuit carries "
-        "the difference between the two questions of a pair, and not what both have alike."
-    )
 
 
 def by_position(found: Found, symbol: Symbol) -> None:
@@ -184,18 +176,14 @@ def table(scores: Measurement, circuit: Circuit, control: Measurement | None) ->
         st.dataframe(pd.DataFrame(frame.loc[order]), hide_index=True, width="stretch", height=360)
 
 
-def page(look: Look) -> None:
-    task = look.opened.subject.task
-    if not task.pair_kinds:
-        st.info(f"{plain(capitalised(task.name))} has no pairs of questions that differ in one thing: no circuit.")
-        return
+look = current()
+task = look.opened.subject.task
+if task.pair_kinds:
     asked = fields_of(look)
     found: Found | None = awaited(
         asked.key, lambda job: measure(asked, job.say), "which edges carry the answer", "No circuit can be found here"
     )
-    if found is None:
-        return
-    drawn(look, asked, found)
-
-
-page(current())
+    if found is not None:
+        drawn(look, asked, found)
+else:
+    st.info(f"{plain(capitalised(task.name))} has no pairs of questions that differ in one thing: no circuit.")

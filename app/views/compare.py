@@ -82,7 +82,7 @@ def canvases(p: Panel, sides: Sides) -> None:
     which_at, basis_at, from_at, focus_at = st.columns([3.2, 2.6, 2.4, 2.6], vertical_alignment="bottom")
     with which_at:
         which = choose_matrix(first, second)
-    basis = fields.segments("Basis of the cells", projection.BASES, "basis", "decoder", basis_at)
+    basis = fields.choose("Basis of the cells", projection.BASES, "basis", "decoder", place=basis_at, by="row")
     threshold = fields.slide("Hide edges under", 0.01, 0.5, "threshold", 0.05, 0.01, from_at, format="percent")
     sizes = [len(projection.sequence(look.seen, 0)) for look in sides.looks]
     query = choose_focus(min(sizes), focus_at)
@@ -249,17 +249,11 @@ def accuracy(p: Panel, sides: Sides) -> None:
     show(p, sides, both, f"{both.values[0].caption} {says} {one_run(sides)}")
 
 
-def main() -> None:
-    sides = choose_sides(current())
-    if sides is None:
-        return
-    if sides.one_model and sides.one_input:
-        st.info("Both sides are the same: choose another run, checkpoint or input for B.")
-        return
+sides = choose_sides(current())
+if sides is not None and sides.one_model and sides.one_input:
+    st.info("Both sides are the same: choose another run, checkpoint or input for B.")
+elif sides is not None:
     if sides.one_model:
         st.info("Both sides are the same model, so only the two inputs are compared.")
     for part in (answers, entropy, canvases, lenses, similarity, mechanisms, accuracy):
         part(sides)
-
-
-main()

@@ -229,7 +229,7 @@ def training(chosen: Chosen) -> None:
             f"Measure all {len(kept)} checkpoints: this takes a while", "entropy_all_steps"
         ):
             return
-        along = fields.segments("Horizontal axis", ALONG, "entropy_along", BY_STEP)
+        along = fields.choose("Horizontal axis", ALONG, "entropy_along", BY_STEP, by="row")
         try:
             history = over_steps(chosen, kept)
         except (ValueError, OSError) as error:

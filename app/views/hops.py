@@ -32,7 +32,6 @@ from workbench.instruments.residual import projection
 from workbench.interventions import Head
 from workbench.judgement.words import by_place, claims
 from workbench.judgement.words.figures import arrives
-from workbench.measurement import Measurement
 
 LONG = 256  # tokens of an input, from which on the other run is measured beside the page
 GAMMA = 0.9  # if the layer has none of its own
@@ -54,16 +53,32 @@ belongs_to_run("hops_powers")
 
 @url.fragment
 def hops(look: Look) -> None:
-    """One token's way, and with it the fields that every panel shares."""
+    """One token's way, which the page follows by itself, and with it the fields that every panel shares."""
     has_gold = look.seen.truth.n_hops > 0
-    if not has_gold:
-        st.info(no_gold(look))
-    head, beside, start, note = follow(look)
-    ladder(look, head, beside, start)
-    another_gamma(look, head, start)
+    if not has_gold and attention_graph.why_not(look.opened.subject) is None:
+        st.info("This input has no gold edges, so nothing is outlined or scored; longer inputs of this task have some.")
+    elif not has_gold:
+        st.info(
+            "This task has no graph, so no gold edges are outlined and no mass on them is measured. "
+            "Tasks such as pointer chains and sorting have one."
+        )
+    with panel("Follow a token", "hops-follow") as p:
+        left, right = st.columns([7, 2.6])
+        with left:
+            layer, head = choose_head(look)
+        beside = other_run.choose_other(look, right)
+        start = first_drawn(len(projection.position_names(look.seen, 0)), place=right)
+        n = max(2, n_hops(look))
+        figure = code.call(figures.hop_by_hop, code.seen(look), layer=layer, head=head, n_hops=n, start=start)
+        steps = code.call(resolvent.steps, code.seen(look), 0, layer, head, n_hops=n)
+        verdict = arrives(value_of(steps), attention_graph.gold_edges(look.seen, 0, n), far_query(look.seen))
+        p.show(figure, {"steps": steps}, FOLLOWED, verdict=verdict)
+        note = st.empty()
+    ladder(look, (layer, head), beside, start)
+    another_gamma(look, (layer, head), start)
     if has_gold:
-        gold_mass(look, head, beside)
-    strongest_paths.show(look, head, beside)
+        gold_mass(look, (layer, head), beside)
+    strongest_paths.show(look, (layer, head), beside)
     if other := other_needed(look):  # at last: heads are removed for it, and what is below need not wait
         note.caption(other)
 
@@ -84,56 +99,29 @@ def ladder(p: Panel, look: Look, head: Head, beside: Opened | None, start: int) 
     p.show(figure, {"head": matrices} | ({} if deep is None else {"rollout": deep}), SAYS, verdict=verdict)
 
 
-def follow(look: Look) -> tuple[Head, Opened | None, int, Any]:
-    """The paths from one token, which the page follows by itself.
-
-    Returns what is chosen here for all panels: the head, the run beside this one, and the first position drawn; and
-    the place for a note below.
-    """
-    with panel("Follow a token", "hops-follow") as p:
-        left, right = st.columns([7, 2.6])
-        with left:
-            layer, head = choose_head(look)
-        beside = other_run.choose_other(look, right)
-        start = first_drawn(len(projection.position_names(look.seen, 0)), place=right)
-        n = max(2, n_hops(look))
-        figure = code.call(figures.hop_by_hop, code.seen(look), layer=layer, head=head, n_hops=n, start=start)
-        steps = code.call(resolvent.steps, code.seen(look), 0, layer, head, n_hops=n)
-        verdict = arrives(value_of(steps), attention_graph.gold_edges(look.seen, 0, n), far_query(look.seen))
-        p.show(figure, {"steps": steps}, FOLLOWED, verdict=verdict)
-        note = st.empty()
-    return (layer, head), beside, start, note
-
-
-def no_gold(look: Look) -> str:
-    """Why nothing is outlined, and what would change that."""
-    if attention_graph.why_not(look.opened.subject) is None:
-        return "This input has no gold edges, so nothing is outlined or scored; longer inputs of this task have some."
-    return (
-        "This task has no graph, so no gold edges are outlined and no mass on them is measured. "
-        "Tasks such as pointer chains and sorting have one."
-    )
-
-
 @url.fragment
 def another_gamma(look: Look, place: Head, start: int) -> None:
     """What this pattern would reach at a γ of one's choice: the matrix, and its mass on this input's gold paths."""
     seen, (layer, head) = code.seen(look), place
     attention = look.opened.subject.attention[layer].of_head(head)
+    own = attention.gamma
     start_anew(["gamma"], (str(look.opened.run.path), layer), "gamma")
     with panel("Another γ: every query", "hops-gamma", folded=True) as p:
         if not p.open:
             return
-        chosen = fields.slide(
-            "γ: the weight of each further step",
-            0.0,
-            0.99,
-            "gamma",
-            GAMMA if attention.gamma is None else attention.gamma,
-            0.01,
-            help="At 0 a query reads in one step; towards 1 paths of many steps weigh as much as those of one.",
-        )
-        gammas = compared(round(chosen, 2), attention.gamma)
+        help = "At 0 a query reads in one step; towards 1 paths of many steps weigh as much as those of one."
+        default = GAMMA if own is None else own
+        gamma = fields.slide("γ: the weight of each further step", 0.0, 0.99, "gamma", default, 0.01, help=help)
+        gamma = round(gamma, 2)
+        gammas: dict[str, float | None] = {"γ = 0: the pattern": 0.0}
+        if own is None:
+            itself = "reads the pattern alone" if attention.takes_one_step else "combines the steps in its own way"
+            whose = f"what ChaCAL would read through this layer's pattern; the layer itself {itself}"
+        else:
+            gammas[f"γ = {own:g}: what the layer applies"] = None  # None stands for its own
+            whose = f"what the layer would read through the same pattern, which was learnt at γ = {own:g}"
+        if gamma and gamma != own:
+            gammas[f"γ = {gamma:g}"] = gamma
         matrices = {
             name: code.call(resolvent.matrices, seen, 0, layer, head, gamma=gamma) for name, gamma in gammas.items()
         }
@@ -142,25 +130,12 @@ def another_gamma(look: Look, place: Head, start: int) -> None:
         title = f"What layer {layer}, head {head} would read"
         figure = code.call(figures.side_by_side, parts, gold, title=title, start=start)
         verdict = by_place.on_ancestors(value_of(parts), value_of(gold))
-        p.show(figure, matrices, what_it_says(attention.gamma, one_step=attention.takes_one_step), verdict=verdict)
+        says = (
+            f"The resolvent at another γ is {whose}. A layer trained at the γ chosen here would have another pattern."
+        )
+        p.show(figure, matrices, says, verdict=verdict)
     if len(look.seen.truth.edges):
         mass_at_gamma(look, place, gammas)
-
-
-def compared(gamma: float, own: float | None) -> dict[str, float | None]:
-    """Label -> γ; None stands for what the layer applies."""
-    gammas: dict[str, float | None] = {"γ = 0: the pattern": 0.0}
-    if own is not None:
-        gammas[f"γ = {own:g}: what the layer applies"] = None
-    return gammas if own == gamma or not gamma else {**gammas, f"γ = {gamma:g}": gamma}
-
-
-def what_it_says(own: float | None, *, one_step: bool) -> str:
-    itself = "reads the pattern alone" if one_step else "combines the steps in its own way"
-    whose = f"what ChaCAL would read through this layer's pattern; the layer itself {itself}"
-    if own is not None:
-        whose = f"what the layer would read through the same pattern, which was learnt at γ = {own:g}"
-    return f"The resolvent at another γ is {whose}. A layer trained at the γ chosen here would have another pattern."
 
 
 def mass_at_gamma(look: Look, place: Head, gammas: dict[str, float | None]) -> None:
@@ -185,7 +160,7 @@ def mass_at_gamma(look: Look, place: Head, gammas: dict[str, float | None]) -> N
 def gold_mass(look: Look, place: Head, beside: Opened | None) -> None:
     """The same over held-out sequences, with controls, beside the other run."""
     with panel("Mass by hop: held-out sequences", "hops-mass") as p:
-        by = fields.segments("Measured through", list(PLACES), "hops_by", "path_mass", format_func=PLACES.__getitem__)
+        by = fields.choose("Measured through", list(PLACES), "hops_by", "path_mass", PLACES.__getitem__, by="row")
         where = {"layer": place[0], "head": place[1]} if by == "path_mass" else {}
         try:
             runs, controls, results = measured(look.opened, code.run(look.opened), by, where, "own")
@@ -235,17 +210,12 @@ def whole_chain(results: dict[str, Result], run: str, head: Head) -> str | None:
     said = []
     for name, result in results.items():
         if result.of_every_head:
-            result = result.at_head(head if name == run else best_by_mass(result.mean))
+            chain = np.nan_to_num(result.mean.select(hop="chain").values, nan=-1.0)
+            layer, number = map(int, np.unravel_index(int(chain.argmax()), chain.shape))  # with the most mass
+            result = result.at_head(head if name == run else (layer, number))
         own = replace(result.mean.select(hop="chain"), name=f"On true ancestors, {name}")
         said.append(claims.beside_controls(own, beside_controls(result, hop="chain")))
     return " ".join(filter(None, said)) or None
-
-
-def best_by_mass(mass: Measurement) -> Head:
-    """The head with the most mass on the whole chain."""
-    chain = mass.select(hop="chain").values
-    layer, head = np.unravel_index(int(np.nan_to_num(chain, nan=-1.0).argmax()), chain.shape)
-    return int(layer), int(head)
 
 
 def measured(

@@ -72,15 +72,25 @@ def _tested(key: tuple[object, ...], _run: Run, how: dict[str, Any]) -> Inspecte
     return inspect_run(_run, **how)
 
 
-def inspected(look: Look, names: list[str], head: Head | None) -> Symbol:
-    """The claims measured on held-out sequences: once for all heads, then seen at the head in focus."""
+def inspected(look: Look, names: list[str], head: Head | None, *, causal: bool = False) -> Symbol:
+    """The claims measured on held-out sequences, or their causal tests.
+
+    Args:
+        look: the run and the input.
+        names: of the claims.
+        head: the head in focus, at which claims about single heads are seen; they are measured once for all heads.
+        causal: with their causal tests, made in that head.
+    """
 
     def once(run: Run, head: Head | None, **how: Any) -> Inspected:
+        if causal:
+            return _tested(look.opened.key, run, {**how, "head": head})
         found = _held(look.opened.key, run, how)
         return found if head is None else found.with_head(head)
 
     run, step = code.run(look.opened), look.opened.step
-    how = {"n": n_each(look.opened.subject.task), "seed": SEED, "only": names, "causal": False}
+    how = {"n": n_each(look.opened.subject.task), "seed": SEED, "only": names}
+    how |= {"nulls": (UNTRAINED,)} if causal else {"causal": False}
     return code.assign("measured", inspect_run, run, **how, head=head, step=step, computed_by=once)
 
 
@@ -88,8 +98,18 @@ def inspected(look: Look, names: list[str], head: Head | None) -> Symbol:
 def of_the_task(look: Look, names: list[str]) -> None:
     """Everything about claims; one fragment, because all of it depends on the head in focus."""
     every = Held(look, names, inspected(look, names, None))
-    found = every.found
-    rates(every)
+    found, known = every.found, how_it_works.findings(look.opened.run, look.opened.step)
+    needs = {claim.claim: claims_in_words.need_in_a_word(claim.places) for claim in known.claims} if known else {}
+    with panel("On held-out sequences", "claims") as p:
+        p.show(
+            code.call(figures.mechanisms, {found.name: code.call(claims.beside, every.inspection)}),
+            {name: found[name].mean for name in names}
+            | {f"{name}-{null}": one.mean for name in names for null, one in found[name].controls.items()},
+            f"How often each claim holds on held-out sequences ({found.sample.in_words}), with 95 % intervals, beside "
+            "the nearest control at each place. A claim that holds as often under a control says nothing about this "
+            "model.",
+            verdict=claims_in_words.how_many([judgements(found, name) for name in names], needs),
+        )
     head = None
     with st.container(border=True, key="panel-claims-here"):
         st.subheader("What is claimed, and whether it holds on this input", anchor=False)
@@ -102,46 +122,27 @@ def of_the_task(look: Look, names: list[str]) -> None:
         if any(found[name].of_every_head for name in names):
             head = choose_head(look)
         held = Held(look, names, inspected(look, names, head))
-        claim_card.cards(look, names, held.found, how_it_works.findings(look.opened.run, look.opened.step))
+        claim_card.cards(look, names, held.found, known)
     closer(held)
 
 
-def rates(held: Held) -> None:
-    """Every claim's rate on held-out sequences as a figure."""
-    found, names = held.found, held.names
-    known = how_it_works.findings(held.look.opened.run, held.look.opened.step)
-    needs = {claim.claim: claims_in_words.need_in_a_word(claim.places) for claim in known.claims} if known else {}
-    with panel("On held-out sequences", "claims") as p:
-        p.show(
-            code.call(figures.mechanisms, {found.name: code.call(claims.beside, held.inspection)}),
-            {name: found[name].mean for name in names}
-            | {f"{name}-{null}": one.mean for name in names for null, one in found[name].controls.items()},
-            f"How often each claim holds on held-out sequences ({found.sample.in_words}), with 95 % intervals, beside "
-            "the nearest control at each place. A claim that holds as often under a control says nothing about this "
-            "model.",
-            verdict=claims_in_words.how_many([judgements(found, name) for name in names], needs),
-        )
-
-
 def closer(held: Held) -> None:
-    """One claim: its rate by condition, the sequences in which it fails, and its causal test."""
-    left, right = st.columns(2, width=620)
-    name = choose("One claim in detail", held.names, "claim", widest(held), title, left)
-    place = _place(held.found[name].at_head().mean, right)
-    by_condition(held, name, place)
-    failing(held, name, place)
-    causal(held, name)
+    """One claim: its rate by condition, the sequences in which it fails, and its causal test.
 
-
-def widest(held: Held) -> str:
-    """The claim that exceeds its nearest control by the most, at the place where it does."""
+    At first it is the one that exceeds its nearest control by the most, at the place where it does.
+    """
 
     def gap(name: str) -> float:
         judged = judgements(held.found, name)
         gaps = [one.rate - (one.strongest.rate if one.strongest else 0.0) for one in judged]
         return max((gap for gap in gaps if not np.isnan(gap)), default=-1.0)
 
-    return max(held.names, key=gap)
+    left, right = st.columns(2, width=620)
+    name = choose("One claim in detail", held.names, "claim", max(held.names, key=gap), title, left)
+    place = _place(held.found[name].at_head().mean, right)
+    by_condition(held, name, place)
+    failing(held, name, place)
+    causal(held, name)
 
 
 def _place(measured: Measurement, where: Any) -> dict[str, Any]:
@@ -198,23 +199,18 @@ def failing(held: Held, name: str, place: dict[str, Any]) -> None:
             + ". A link opens the sequence on the canvas, in a new tab. The answer may still be right where a claim "
             "fails."
         )
-        for number, share in fails[:LISTED]:
-            _link(held, number, share)
-
-
-def _link(held: Held, number: int, share: float) -> None:
-    """A link to one sequence, in a new tab: in this one the sidebar's fields would win over the link."""
-    opened, found = held.look.opened, held.found
-    text = opened.subject.task.question(found.sample.tokens[number])
-    query = {"run": opened.run.name, "how": TYPED, "input": text}
-    if opened.step is not None:
-        query["step"] = str(opened.step)
-    left, right = st.columns([5, 2], vertical_alignment="center")
-    shown = text if len(text) <= 90 else text[:89] + "…"
-    left.markdown(f":material/open_in_new: [{plain(shown)}](canvas?{urlencode(query)})")
-    under = ", ".join(f"{what} {value}" for what, value in found.sample.conditions[number].items())
-    holds = f"holds in {percent(share)} of its cases" if share else "does not hold"
-    right.caption(f"{under + ': ' if under else ''}{holds}")
+        opened, sample = held.look.opened, held.found.sample
+        for number, share in fails[:LISTED]:  # links in a new tab: in this one the sidebar's fields would win over them
+            text = opened.subject.task.question(sample.tokens[number])
+            query = {"run": opened.run.name, "how": TYPED, "input": text}
+            if opened.step is not None:
+                query["step"] = str(opened.step)
+            left, right = st.columns([5, 2], vertical_alignment="center")
+            shown = text if len(text) <= 90 else text[:89] + "…"
+            left.markdown(f":material/open_in_new: [{plain(shown)}](canvas?{urlencode(query)})")
+            under = ", ".join(f"{what} {value}" for what, value in sample.conditions[number].items())
+            holds = f"holds in {percent(share)} of its cases" if share else "does not hold"
+            right.caption(f"{under + ': ' if under else ''}{holds}")
 
 
 def causal(held: Held, name: str) -> None:
@@ -230,7 +226,8 @@ def causal(held: Held, name: str) -> None:
                 "right, the first turns the answer into what the claim predicts, and the second changes nothing."
             )
             return
-        edited = tested(held, name)
+        head = held.found.head if held.found[name].of_every_head else None
+        edited = inspected(held.look, [name], head, causal=True)
         found: Inspected = value_of(edited)
         result = found[name].causal
         assert result is not None, "it was measured with its causal test"
@@ -250,36 +247,16 @@ def causal(held: Held, name: str) -> None:
         )
 
 
-def tested(held: Held, name: str) -> Symbol:
-    """One claim's causal test, in the head in focus if the claim is about single heads."""
-    opened = held.look.opened
-    return code.assign(
-        "measured",
-        inspect_run,
-        code.run(opened),
-        n=n_each(opened.subject.task),
-        seed=SEED,
-        only=[name],
-        nulls=(UNTRAINED,),
-        head=held.found.head if held.found[name].of_every_head else None,
-        step=opened.step,
-        computed_by=lambda run, **how: _tested(opened.key, run, how),
-    )
-
-
-def page(look: Look) -> None:
-    reasons = {name: claim.why_not(look.opened.subject) for name, claim in MECHANISMS.items()}
-    names = [name for name, why in reasons.items() if why is None]
-    if names:
-        of_the_task(look, names)
-    else:
-        st.info("No claim about how this task is solved can be tested on this run. The list below says why.")
-    with st.expander(f"{len(reasons) - len(names)} claims that do not apply to this run, and why"):
-        for name, why in reasons.items():
-            if why is not None:
-                st.markdown(f"**{title(name)}**: {plain(capitalised(sentence(name)))} :gray[{plain(why)}]")
-    dispersion(look.opened)
-    try_an_edit(look)
-
-
-page(current(attention=True))
+look = current(attention=True)
+reasons = {name: claim.why_not(look.opened.subject) for name, claim in MECHANISMS.items()}
+names = [name for name, why in reasons.items() if why is None]
+if names:
+    of_the_task(look, names)
+else:
+    st.info("No claim about how this task is solved can be tested on this run. The list below says why.")
+with st.expander(f"{len(reasons) - len(names)} claims that do not apply to this run, and why"):
+    for name, why in reasons.items():
+        if why is not None:
+            st.markdown(f"**{title(name)}**: {plain(capitalised(sentence(name)))} :gray[{plain(why)}]")
+dispersion(look.opened)
+try_an_edit(look)

@@ -18,6 +18,7 @@ from workbench.app.fields import widgets as fields
 from workbench.app.fields.values import keep, listed
 from workbench.app.panels import cards, code, demo_form, how_it_works, questions
 from workbench.app.panels.panel import panel
+from workbench.app.server.demo import slot
 from workbench.inspection.learning_curves import learning_curves
 from workbench.judgement.words.by_place import last_values
 from workbench.judgement.words.findings import of_models
@@ -27,36 +28,9 @@ from workbench.runs.listing import status
 ROW, MOST_ROWS = 35, 20  # pixels; rows shown before the table scrolls
 MOST_POINTS = 60  # of a sparkline
 MOST_CURVES = 12  # runs laid over each other
+FILTERED = ("name", "task", "asks", "attention", "objective", "status")  # columns that the filter reads
 
 Row = dict[str, Any]
-
-
-def overview() -> None:
-    runs, problems = state.scanned()
-    rows, damaged = [], list(problems)
-    for run in runs:
-        try:
-            how_far = "not trained"
-            if run.config.steps:
-                how_far = "training" if demo_form.trains(run.path) else status(run)
-            rows.append({**_row(str(run.path), _signature(run), run), "status": how_far})
-        except ValueError as error:
-            damaged.append(str(error))
-    if not rows:
-        st.markdown(
-            f"{WHAT_THIS_IS}"
-            "There is no run in this folder yet. Train one below (the form says about how long it takes), or on the "
-            "command line."
-        )
-    else:
-        accuracies = {row["name"]: row["accuracy"] for row in rows}
-        first = state.first(runs)
-        runs.sort(key=lambda run: run.name != first)  # the one that the other pages begin with
-        begin([(run, accuracies[run.name]) for run in runs if run.name in accuracies])
-        table(rows, {run.name: run for run in runs})
-    if damaged:
-        st.warning("  \n".join(["These cannot be read:", *map(plain, damaged)]), icon=":material/warning:")
-    demo_form.show(state.root())
 
 
 WHAT_THIS_IS = (
@@ -92,7 +66,8 @@ def table(rows: list[Row], runs: dict[str, Run]) -> None:
         head.subheader(f"Runs ({len(rows)})", anchor=False)
         hint = "filter by name, task, attention or objective"
         wanted = fields.text("Filter", "filter", hint, 200, field, label_visibility="collapsed")
-        shown = [row for row in rows if matches(row, wanted)]
+        words_of = {row["name"]: " ".join(str(row[name]) for name in FILTERED).casefold() for row in rows}
+        shown = [row for row in rows if all(word in words_of[row["name"]] for word in wanted.casefold().split())]
         before, times = listed("runs")
         hidden = [name for name in before if name in runs and name not in {row["name"] for row in shown}]
         picked = select(shown, before, times) if shown else []
@@ -106,12 +81,6 @@ def table(rows: list[Row], runs: dict[str, Run]) -> None:
         links(chosen)
     if chosen:
         curves(chosen)
-
-
-def matches(row: Row, wanted: str) -> bool:
-    """Whether the row has every word of the filter."""
-    text = " ".join(str(row[name]) for name in ("name", "task", "asks", "attention", "objective", "status")).casefold()
-    return all(word in text for word in wanted.casefold().split())
 
 
 def select(rows: list[Row], wanted: list[str], times: int) -> list[str]:
@@ -225,11 +194,11 @@ def _row(path: str, signature: tuple[int, ...], _run: Run) -> Row:
     every = -(-len(history) // MOST_POINTS)
     return {
         "name": _run.name,
-        "task": words.task(config),
+        "task": words.spaced(config.task["name"]),
         "asks": _run.task().summary,
         "attention": words.attention(config),
-        "objective": words.objective(config),
-        "shape": words.shape(config),
+        "objective": " + ".join(map(words.spaced, config.objectives)),
+        "shape": f"{config.model.n_layers} × {config.model.d_model}",  # layers and width
         "steps": _run.step(),
         "accuracy": round(history[-1], 3) if history else None,
         "history": history[::-1][::every][::-1] if history else None,
@@ -237,4 +206,30 @@ def _row(path: str, signature: tuple[int, ...], _run: Run) -> Row:
     }
 
 
-overview()
+runs, problems = state.scanned()
+own = slot().demo
+trained_here = own.path if own is not None and own.running else None
+rows, damaged = [], list(problems)
+for run in runs:
+    try:
+        how_far = "not trained"
+        if run.config.steps:
+            how_far = "training" if run.path.resolve() == trained_here else status(run)
+        rows.append({**_row(str(run.path), _signature(run), run), "status": how_far})
+    except ValueError as error:
+        damaged.append(str(error))
+if not rows:
+    st.markdown(
+        f"{WHAT_THIS_IS}"
+        "There is no run in this folder yet. Train one below (the form says about how long it takes), or on the "
+        "command line."
+    )
+else:
+    accuracies = {row["name"]: row["accuracy"] for row in rows}
+    first = state.first(runs)
+    runs.sort(key=lambda run: run.name != first)  # the one that the other pages begin with
+    begin([(run, accuracies[run.name]) for run in runs if run.name in accuracies])
+    table(rows, {run.name: run for run in runs})
+if damaged:
+    st.warning("  \n".join(["These cannot be read:", *map(plain, damaged)]), icon=":material/warning:")
+demo_form.show(state.root())

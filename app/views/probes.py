@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
 from workbench import figures
-from workbench.app.config_in_words import plain
-from workbench.app.fields import url
+from workbench.app.config_in_words import plain, seconds
+from workbench.app.fields import probe_question, url
 from workbench.app.fields import widgets as fields
-from workbench.app.fields.probe_question import Question, When, choose_question, most_gained, when_to_fit
+from workbench.app.fields.probe_question import Question, choose_question, most_gained
 from workbench.app.fields.values import belongs_to_run
 from workbench.app.fields.widgets import choose
 from workbench.app.panels import code
@@ -48,22 +48,8 @@ NOT_USED = (
 belongs_to_run("probe_place")
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where in the model a label is decoded.
-
-    Attributes:
-        point: the hook name.
-        place: which positions, if several kinds of position are told apart.
-    """
-
-    point: str
-    place: str | None
-
-    @property
-    def selection(self) -> dict[str, str]:
-        """The same as dim -> coordinate; empty where positions are not told apart."""
-        return {} if self.place is None else {"place": self.place}
+# Where in the model a label is decoded, as dim -> coordinate: the point, and the place where several are told apart.
+At = dict[str, str]
 
 
 @url.fragment
@@ -115,11 +101,21 @@ def _decoded(look: Look) -> tuple[Question, Symbol] | None:
 
 
 def _fitted(opened: Opened, question: Question) -> Measurement | None:
-    """The probes of a question; None where they are not fitted yet, and the page says so."""
-    when, asked = when_to_fit(opened, question), question.without_label
-    if when is When.AT_ONCE:
+    """The probes of a question; None where they are not fitted yet: the page says so, or has a button for what is long.
+
+    Raises:
+        ValueError: if the labels mean nothing at these positions.
+    """
+    asked = question.without_label
+    try:
+        expected = probe_question.seconds_to_fit(opened, question)
+    except ValueError:  # fitting says why
+        expected = 0.0
+    if expected <= probe_question.AT_ONCE:
         return _probed(opened.key, asked, opened)
-    if when is When.NOT_YET:
+    labels = f"{len(asked.together)} labels" if len(asked.together) > 1 else "this label"
+    label = f"Fit probes of {labels} at every point, with their controls (about {seconds(expected)} or less, once)"
+    if expected > probe_question.UNASKED and not fields.pressed(label, "probe_anyway"):
         return None
     found: Measurement | None = awaited(
         ("probes", opened.key, asked),
@@ -141,7 +137,7 @@ def _probes(opened: Opened, question: Question, found: Measurement) -> Symbol:
     )
 
 
-def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[Place, Decodable]:
+def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[At, Decodable]:
     """One point (and one kind of position, where there are several) beside every control, and what that is worth."""
     with panel("At one point, beside its controls", "probe-card") as p:
         left, right = st.columns([3, 3], width=640)
@@ -149,12 +145,12 @@ def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[P
         points = list(measured.coords["point"])
         best = most_gained(measured, "point")
         point = choose("Decoded from", points, "probe_point", best, point_in_words, left)
-        at = Place(point, None)
+        at = {"point": point}
         if "place" in measured.dims:
             trained = {name: measured.select(place=name, condition="trained") for name in measured.coords["place"]}
             places = [name for name, own in trained.items() if not np.isnan(own.values).all()]  # where it can be fitted
-            at = Place(point, choose("Where", places, "probe_place", places[0], positions_in_words, right))
-        own = accuracies.select(label=question.label, point=point, **at.selection)
+            at["place"] = choose("Where", places, "probe_place", places[0], positions_in_words, right)
+        own = accuracies.select(label=question.label, **at)
         worth = judge(code.value_of(own))
         st.markdown(f"**{plain(capitalised(words.decodable(worth)))}.**")
         p.show(
@@ -170,7 +166,7 @@ def _at_one_point(look: Look, question: Question, accuracies: Symbol) -> tuple[P
 
 
 @folded("Is it used?", "probe-use")
-def _used(p: Panel, look: Look, question: Question, at: Place, worth: Decodable) -> None:
+def _used(p: Panel, look: Look, question: Question, at: At, worth: Decodable) -> None:
     left, right = st.columns([3, 3], vertical_alignment="bottom", width=640)
     how = choose("What is done to it", list(EDITS), "probe_how", "interchange", HOW.__getitem__, left)
     if fields.pressed("Run the causal test on held-out sequences", "probe_causal", right):
@@ -196,22 +192,22 @@ def _used(p: Panel, look: Look, question: Question, at: Place, worth: Decodable)
     )
 
 
-def _uses(opened: Opened, question: Question, at: Place, how: str, worth: Decodable) -> Symbol:
+def _uses(opened: Opened, question: Question, at: At, how: str, worth: Decodable) -> Symbol:
     return code.assign(
         "uses",
         causal_test,
         code.run(opened),
         question.label,
-        point=at.point,
+        point=at["point"],
         positions=question.positions,
         how=how,
         step=opened.step,
-        places=None if at.place is None else [at.place],
+        places=[at["place"]] if "place" in at else None,
         computed_by=lambda run, label, **settings: _tested(opened.key, label, settings, opened, worth),
     )
 
 
-def _learnt(look: Look, question: Question, at: Place) -> None:
+def _learnt(look: Look, question: Question, at: At) -> None:
     if question.kind not in CODES:
         return
     with panel("How many examples the probe needs", "probe-learnt", folded=True) as p:
@@ -219,13 +215,13 @@ def _learnt(look: Look, question: Question, at: Place) -> None:
             return
         if fields.pressed("Measure the learning curve", "probe_code"):
             try:
-                description = _description(look.opened, question, at.point)
+                description = _description(look.opened, question, at["point"])
             except ValueError as error:
                 st.error(plain(str(error)))
                 return
             curve, bits = description.curve, description.bits
-            if at.selection:
-                curve, bits = curve.select(**at.selection), bits.select(**at.selection)
+            if "place" in at:
+                curve, bits = curve.select(place=at["place"]), bits.select(place=at["place"])
             described: Description = code.value_of(description)
             p.show(
                 code.call(figures.probe_learning, curve, bits),

@@ -26,31 +26,6 @@ from workbench.util.words import capitalised
 belongs_to_run("chapter")
 
 
-def show(look: Look) -> None:
-    """What is kept of the run; where nothing is, what it is asked, and the chapters once the run is measured."""
-    known = how_it_works.already(look.opened)
-    if known is not None:
-        kept_chapters(look, known)
-    elif (found := how_it_works.measured(look.opened)) is not None:
-        measured_chapters(look, found)
-    elif look.opened.subject.no_pattern is None:
-        layer, head = needed_head(look)
-        with panel(TITLES["asked"], "story") as p:
-            p.show(code.call(figures.canvas, code.seen(look), layer=layer, head=head), {}, LIMITS["asked"])
-    run = look.opened.run
-    if look.opened.step is None and not isinstance(run, ModelRun):
-        st.download_button(
-            "This run as one page",
-            lambda: run_page(run),
-            f"{run.name}.html",
-            "text/html",
-            icon=":material/download:",
-            help="One HTML file that opens from a disk, with no server. What is not kept of the run is measured first.",
-            on_click="ignore",
-            key="run-page",
-        )
-
-
 @url.fragment
 def kept_chapters(look: Look, known: Kept) -> None:
     """The chapters of what is kept; one whose picture takes a measurement is measured when it is chosen."""
@@ -97,7 +72,9 @@ def chapters(look: Look, told: Symbol, listed: list[Chapter]) -> None:
             brief = [
                 one.brief or (_short(title, one) if "absent" in one.chips else "") for title, one in titles.items()
             ]
-            chosen = fields.listed("Chapter", list(titles), "chapter", first, list(map(plain, brief)))
+            chosen = fields.choose(
+                "Chapter", list(titles), "chapter", first, by="list", captions=list(map(plain, brief))
+            )
         with st.container(key="story-chapter"):
             if chosen in there:
                 chapter(told, there.index(chosen), look)
@@ -138,4 +115,25 @@ def chapter(told: Symbol, number: int, look: Look) -> None:
                 how_it_works.measured(look.opened)  # what its picture is drawn from is not kept
 
 
-show(current())
+look = current()
+known = how_it_works.already(look.opened)
+if known is not None:
+    kept_chapters(look, known)
+elif (found := how_it_works.measured(look.opened)) is not None:
+    measured_chapters(look, found)
+elif look.opened.subject.no_pattern is None:
+    layer, head = needed_head(look)
+    with panel(TITLES["asked"], "story") as p:
+        p.show(code.call(figures.canvas, code.seen(look), layer=layer, head=head), {}, LIMITS["asked"])
+run = look.opened.run
+if look.opened.step is None and not isinstance(run, ModelRun):
+    st.download_button(
+        "This run as one page",
+        lambda: run_page(run),
+        f"{run.name}.html",
+        "text/html",
+        icon=":material/download:",
+        help="One HTML file that opens from a disk, with no server. What is not kept of the run is measured first.",
+        on_click="ignore",
+        key="run-page",
+    )

@@ -17,19 +17,19 @@ from workbench.app.fields.heads import choose_matrix, other_needed
 from workbench.app.fields.values import put
 from workbench.app.fields.widgets import first_drawn
 from workbench.app.panels import code, how_it_works
-from workbench.app.panels.canvas import matrices
 from workbench.app.panels.code import Symbol
 from workbench.app.panels.collapse import collapse
 from workbench.app.panels.grokking import grokking
 from workbench.app.panels.head_grid import choose_head
 from workbench.app.panels.panel import panel
 from workbench.app.panels.watch_it_learn import watch
-from workbench.app.sidebar import END, TYPED, last, last_step
+from workbench.app.sidebar import END, TYPED, last, step_in_words
 from workbench.app.state import Look, current
 from workbench.figures.token_page import right_at
 from workbench.inspection import learning_curves as learning
 from workbench.inspection import over_training
 from workbench.inspection.over_training import Moment, Timeline
+from workbench.instruments.attention import attention_graph
 from workbench.instruments.residual import projection
 from workbench.interventions import Head, head_in_words
 from workbench.judgement.extremes import Rise, steepest_rise
@@ -56,37 +56,6 @@ CLAIMS = ("gold_mass", *MECHANISMS)  # what is drawn beside a control
 MEASURES = ("overall", *CLAIMS, "entropy")
 
 
-def training(look: Look) -> None:
-    run = look.opened.run
-    kept = over_training.checkpoints(run)
-    if kept:
-        walk(look, kept)
-    if not kept:
-        curves(look)
-        st.info(no_checkpoints(run))
-        return
-    try:
-        of_a_head(look, kept)
-        grokking(look.opened, chosen_step(look))
-        collapse(look.opened, chosen_step(look))
-    except (ValueError, OSError) as error:  # weights of strangers
-        st.error(plain(str(error)))
-
-
-def no_checkpoints(run: Run) -> str:
-    """Why there is nothing to follow, and how to train a run where there is."""
-    if run.config.steps == 0:
-        return "This model was not trained here, so there is no training to follow."
-    preset = (
-        run.config.preset if run.config.preset in PRESETS | PAPER_PRESETS else "PRESET"
-    )  # anyone can have written it
-    return (
-        "This run kept no checkpoints, so only its log can be shown. "
-        f"`workbench train {preset} --checkpoint_count 20 --out …` trains one like it with 20 checkpoints at "
-        "logarithmically spaced steps; this page then follows the canvas, the entropy and every measure through them."
-    )
-
-
 @url.fragment
 def of_a_head(look: Look, kept: list[int]) -> None:
     """The learning curves, and what follows one head: at first the one with the most mass on gold paths at the end."""
@@ -106,7 +75,12 @@ def of_a_head(look: Look, kept: list[int]) -> None:
         measure(look, end, kept, shown, folded=False)
     picture(look, end, head, chosen=head != best)
     watch(look, head, kept)
-    measures(look, end, kept, [name for name in names if name != shown])
+    columns, others = st.columns(2), [name for name in names if name != shown]
+    for number, name in enumerate(others):
+        with columns[number % 2]:
+            measure(look, end, kept, name, folded=True)
+    if "entropy" in end.measured:
+        entropy(look, kept, end.head)
 
 
 BUTTONS = ((-1, "chevron_left", "b", "before", "Earlier"), (1, "chevron_right", "n", "after", "Later"))
@@ -129,12 +103,7 @@ def walk(look: Look, kept: list[int]) -> None:
                 args=("step", labels[min(max(at + by, 0), len(labels) - 1)]),
             )
         where = f"(checkpoint {at + 1} of {len(labels)}). The slider in the sidebar moves it too."
-        st.markdown(f"**{in_words(look)}** :gray[{where}]")
-
-
-def in_words(look: Look) -> str:
-    step = look.opened.step
-    return last_step(look.opened.run) if step is None else f"step {step:,}"
+        st.markdown(f"**{step_in_words(look.opened)}** :gray[{where}]")
 
 
 def chosen_step(look: Look) -> int:
@@ -157,7 +126,7 @@ def curves(look: Look) -> None:
             spans = {"spans": [(rise.start, rise.end, written)]}
         events = code.call(learning.events, run)
         drawn = code.call(figures.learning_curves, {look.opened.run.name: logged}, log=log, events=events, **spans)
-        figure = code.call(figures.mark_step, drawn, step, in_words(look))
+        figure = code.call(figures.mark_step, drawn, step, step_in_words(look.opened))
         verdict = learnt(code.value_of(logged), look.opened.subject.task)
         p.show(figure, code.value_of(logged), AS_LOGGED + shaded, verdict=verdict)
 
@@ -187,21 +156,12 @@ def picture(look: Look, end: Moment, place: Head, *, chosen: bool) -> None:
         if st.session_state.get("which", "any") != "any" and st.session_state.get("how") != TYPED:
             says += " The input was chosen by how hard it is for the model at this very checkpoint."
         figure = code.call(figures.canvas, code.seen(look), layer=layer, head=head, which=which, start=start)
+        attention = attention_graph.matrices(look.seen, 0, layer, head, n_hops=attention_graph.hop_of(which) or 1)
         verdict = by_place.answered(right_at(look.seen), look.opened.subject.task)
-        p.show(figure, {"attention": matrices(look, layer, head, which)}, says, verdict=verdict)
+        p.show(figure, {"attention": attention}, says, verdict=verdict)
 
 
 @url.fragment
-def measures(look: Look, end: Moment, kept: list[int], names: list[str]) -> None:
-    """A panel for everything else that is measured over sequences: claims in pairs, then entropy."""
-    columns = st.columns(2)
-    for number, name in enumerate(names):
-        with columns[number % 2]:
-            measure(look, end, kept, name, folded=True)
-    if "entropy" in end.measured:
-        entropy(look, kept, end.head)
-
-
 def entropy(look: Look, kept: list[int], head: Head | None) -> None:
     """Entropy by layer at the checkpoint beside that at the end; at the end, beside that at the first checkpoint."""
     run, now = look.opened.run, last(look.opened.run)
@@ -214,7 +174,7 @@ def entropy(look: Look, kept: list[int], head: Head | None) -> None:
             return
 
         def measured(name: str, step: int | None) -> Symbol:
-            how = measuring(look, "entropy")
+            how = measuring(look.opened.subject.task, "entropy")
             at = code.assign(name, over_training.moment, code.run(look.opened), step=step, **how, computed_by=taken)
             return at.measured["entropy"]
 
@@ -222,7 +182,7 @@ def entropy(look: Look, kept: list[int], head: Head | None) -> None:
             return moment(look, step, None if step is None else head)[0]
 
         shown = {f"step {step:,}": measured("here", step), now: measured("end", None)}
-        says = f"{code.value_of(shown[now]).caption} {sequences(look)}"
+        says = f"{code.value_of(shown[now]).caption} {sequences(look.opened.subject.task)}"
         verdict = by_place.least_of_all(code.value_of(shown))
         p.show(code.call(figures.by_layer, shown, {})[0], shown, says, verdict=verdict)
 
@@ -240,7 +200,7 @@ def measure(look: Look, end: Moment, kept: list[int], name: str, *, folded: bool
             "followed",
             over_training.measure,
             code.run(look.opened),
-            **measuring(look, name),
+            **measuring(look.opened.subject.task, name),
             head=followed.head,
             computed_by=lambda run, **_: followed,
         )
@@ -260,7 +220,7 @@ def measure(look: Look, end: Moment, kept: list[int], name: str, *, folded: bool
         p.show(
             figure,
             numbers,
-            f"{own.caption} {sequences(look)}{dotted}{shaded}",
+            f"{own.caption} {sequences(look.opened.subject.task)}{dotted}{shaded}",
             verdict=verdict,
         )
 
@@ -303,26 +263,22 @@ def moment(look: Look, step: int | None, head: Head | None = None) -> tuple[Mome
 @st.cache_resource(show_spinner="Measuring the checkpoint …", max_entries=400)
 def _moment(path: str, version: int, step: int | None, head: Head | None, _run: Run) -> tuple[Moment, float]:
     began = perf_counter()
-    how: dict[str, Any] = {"n": N, "seed": 0, "only": MEASURES, "head": head}
-    return over_training.moment(_run, step, **how, conditions=some(_run.task())), perf_counter() - began
+    measured = over_training.moment(_run, step, **measuring(_run.task(), *MEASURES), head=head)
+    return measured, perf_counter() - began
 
 
-def some(task: Task) -> list[dict[str, Any]]:
-    """A few of the task's test conditions, from the first to the last."""
-    every = task.conditions
-    if len(every) <= CONDITIONS:
-        return list(every)
-    return [every[round(i * (len(every) - 1) / (CONDITIONS - 1))] for i in range(CONDITIONS)]
+def measuring(task: Task, *names: str) -> dict[str, Any]:
+    """How this page measures things of these names, as arguments of `over_training`: on few of the test conditions."""
+    conditions = list(task.conditions)
+    if len(conditions) > CONDITIONS:  # from the first to the last
+        step = (len(conditions) - 1) / (CONDITIONS - 1)
+        conditions = [conditions[round(i * step)] for i in range(CONDITIONS)]
+    return {"n": N, "seed": 0, "only": list(names), "conditions": conditions}
 
 
-def measuring(look: Look, name: str) -> dict[str, Any]:
-    """How this page measures one thing, as arguments of `over_training`."""
-    return {"n": N, "seed": 0, "only": [name], "conditions": some(look.opened.subject.task)}
-
-
-def sequences(look: Look) -> str:
+def sequences(task: Task) -> str:
     """The sequences that the page measures on, in words."""
-    conditions = some(look.opened.subject.task)
+    conditions = measuring(task)["conditions"]
     named = "; ".join(", ".join(f"{key} {value}" for key, value in one.items()) for one in conditions if one)
     each = f"{N} held-out sequences drawn for each of {named}" if named else f"{N} held-out sequences"
     return (
@@ -331,4 +287,26 @@ def sequences(look: Look) -> str:
     )
 
 
-training(current())
+look = current()
+run = look.opened.run
+if kept := over_training.checkpoints(run):
+    walk(look, kept)
+    try:
+        of_a_head(look, kept)
+        grokking(look.opened, chosen_step(look))
+        collapse(look.opened, chosen_step(look))
+    except (ValueError, OSError) as error:  # weights of strangers
+        st.error(plain(str(error)))
+else:
+    curves(look)
+    if run.config.steps == 0:
+        st.info("This model was not trained here, so there is no training to follow.")
+    else:
+        known = PRESETS | PAPER_PRESETS
+        preset = run.config.preset if run.config.preset in known else "PRESET"  # anyone can have written it
+        st.info(
+            "This run kept no checkpoints, so only its log can be shown. "
+            f"`workbench train {preset} --checkpoint_count 20 --out …` trains one like it with 20 checkpoints at "
+            "logarithmically spaced steps; this page then follows the canvas, the entropy and every measure through "
+            "them."
+        )

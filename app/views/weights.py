@@ -56,9 +56,10 @@ def circuits(look: Look) -> None:
         facts = subject(look)
         spread = code.assign("spread", token_circuits.spreads, facts, layer, head)
         kinds = [*token_circuits.circuits_of(look.opened.subject), "pattern", "mixing"]
-        kind = choose(
-            "Circuit", kinds, "circuit_kind", _widest(code.value_of(spread)), CIRCUITS.__getitem__, field, width=330
-        )
+        spreads: Measurement = code.value_of(spread)
+        # At first the circuit by which the head's scores differ most: what it matches.
+        widest = str(spreads.coords["circuit"][int(spreads.values.argmax())]) if spreads.values.size else "QK"
+        kind = choose("Circuit", kinds, "circuit_kind", widest, CIRCUITS.__getitem__, field, width=330)
         shown: Any = kind if kind in token_circuits.ENDS else "QK"
         try:
             if kind in token_circuits.ENDS:
@@ -77,14 +78,9 @@ def circuits(look: Look) -> None:
         )
         verdict = [largest_of_rows(code.value_of(m))]
         if kind != "OV":
-            verdict.insert(0, spread_of_scores(code.value_of(spread)))
+            verdict.insert(0, spread_of_scores(spreads))
         p.show(figure, {"circuit": m}, says, verdict=" ".join(filter(None, verdict)) or None, cell=to_entry)
     directions(look, (layer, head), shown[:2])
-
-
-def _widest(spread: Measurement) -> str:
-    """The circuit by which a head's scores differ most: what it matches."""
-    return str(spread.coords["circuit"][int(spread.values.argmax())]) if spread.values.size else "QK"
 
 
 def to_entry(row: str, column: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import plotly.graph_objects as go
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
+from workbench.app.panels import background
 from workbench.figures import Drawing
 
 RUNS = (
@@ -34,6 +36,11 @@ def page(explorer: AppTest, name: str, /, **query: str) -> AppTest:
     explorer.run()
     assert not explorer.exception, explorer.exception[0].value
     return explorer
+
+
+def ask(key: Hashable, measure: Callable[[], Any]) -> background.Job:
+    """Have something measured beside the page that is known at once, not part by part."""
+    return background.ask(key, lambda job: iter([measure()]))
 
 
 def panels(explorer: AppTest) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.app.support import charts, check_code, drawing_titles, drawings, numbers, page, panels
+from tests.app.support import ask, charts, check_code, drawing_titles, drawings, numbers, page, panels
 from workbench.app import state
 from workbench.app.panels import background, circuit
 from workbench.app.panels.circuit import SHARES
@@ -24,7 +24,7 @@ PANELS = ["The circuit", "Heads and MLPs by position"]
 def measured(root: Path, name: str, kind: str, **more: Any) -> circuit.Found:
     """Have a run's circuit found, as its page would ask."""
     asked = circuit.Asked(state.opened(load_run(root / name)), kind, "logit_difference", "eap_ig", **more)
-    found: circuit.Found = background.ask(asked.key, lambda: circuit.measure(asked)).future.result(60)
+    found: circuit.Found = ask(asked.key, lambda: circuit.measure(asked)).future.result(60)
     return found
 
 
@@ -100,7 +100,7 @@ def test_what_waits_for_a_measurement_says_how_far_it_is(run_root: Path) -> None
     circuit.measure(asked, said.append)
     assert said[0] == "64 pairs drawn" and said[1] == "edges scored on 32 pairs (1 of 6)"
     assert [one[-8:] for one in said[1:]] == [f"({k} of 6)" for k in range(1, 7)]
-    job = background.ask_in_parts("a measurement that tells", lambda job: iter([job.say("half of it")]))
+    job = background.ask("a measurement that tells", lambda job: iter([job.say("half of it")]))
     assert job.future.result(30) is None and job.told == "half of it"
 
 
@@ -126,7 +126,7 @@ def test_where_there_is_no_circuit_one_line_says_why(
         raise ValueError("there is <b>nothing</b> that a circuit could keep")
 
     asked = circuit.Asked(state.opened(load_run(run_root / "chaser")), "pointer", "logit_difference", "eap_ig")
-    background.ask(asked.key, fails).future.exception(30)
+    ask(asked.key, fails).future.exception(30)
     page(explorer, "circuit", run="chaser")
     (info,) = explorer.info
     assert "No circuit can be found here: there is <b>nothing" in info.value.replace("\\", "") and not panels(explorer)

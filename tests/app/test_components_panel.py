@@ -8,9 +8,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
-from tests.app.support import charts, numbers, page
+from tests.app.support import ask, charts, numbers, page
 from workbench.app import state
-from workbench.app.panels import background
 from workbench.app.panels.held_out import n_each
 from workbench.inspection.components import components
 
@@ -21,7 +20,7 @@ def test_components_follow_the_fields_and_are_those_of_the_library(explorer: App
     page(explorer, "residual", run="sorter", components_label="minimum", components_point="after attention 0")
     assert any("the principal components by minimum" in caption.value for caption in explorer.caption)
     key = ("components", *state.opened(run).key, "minimum", point)
-    background.ask(key, lambda: found).future.result(60)
+    ask(key, lambda: found).future.result(60)
     explorer.selectbox(key="components_y").set_value(3).run()
     assert not explorer.exception
     drawn = next(one for one in charts(explorer) if one["layout"]["title"]["text"].startswith("Principal components"))

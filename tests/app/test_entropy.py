@@ -13,11 +13,10 @@ from streamlit.testing.v1 import AppTest
 
 import workbench
 from tests.app.conftest import APP
-from tests.app.support import charts, check_code, numbers, page, panels, titles
+from tests.app.support import ask, charts, check_code, numbers, page, panels, titles
 from workbench.app import state
 from workbench.app.config_in_words import plain
 from workbench.app.fields.spectra import MEASURES
-from workbench.app.panels import background
 from workbench.inspection import inspect_run
 from workbench.inspection.geometry import geometry
 from workbench.inspection.over_training import follow
@@ -191,7 +190,7 @@ def test_a_measure_of_many_sequences_is_drawn_beside_its_controls(explorer: AppT
     page(explorer, "entropy", run="chain-chacal", set_measure="InfoNCE", set_size="1,024")
     assert any("InfoNCE on 1,024 sequences" in caption.value for caption in explorer.caption)
     key = ("geometry", *state.opened(run).key, "infonce", "1024")
-    background.ask(key, lambda: geometry(run, **how)).future.result(60)
+    ask(key, lambda: geometry(run, **how)).future.result(60)
     explorer.run()
     chart = charts(explorer)[-1]
     assert check_code(explorer) == len(charts(explorer)) == 5
@@ -204,6 +203,6 @@ def test_a_measure_of_many_sequences_is_drawn_beside_its_controls(explorer: AppT
 def test_a_measure_that_few_sequences_do_not_allow_is_refused_in_the_panel(explorer: AppTest, run_root: Path) -> None:
     run = workbench.load_run(run_root / "sorter")
     key = ("geometry", *state.opened(run).key, "dime", "256")
-    found = background.ask(key, lambda: geometry(run, n=4, seed=0, only=["dime"])).future.result(60)
+    found = ask(key, lambda: geometry(run, n=4, seed=0, only=["dime"])).future.result(60)
     page(explorer, "entropy", run="sorter", set_measure="DiME")
     assert any(plain(found.left_out["dime"]) in info.value for info in explorer.info)

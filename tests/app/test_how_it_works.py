@@ -11,7 +11,7 @@ from threading import Event
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.app.support import page
+from tests.app.support import ask, page
 from workbench.app import state
 from workbench.app.panels import background, how_it_works
 from workbench.app.panels.measuring import in_words
@@ -46,7 +46,7 @@ def test_the_page_is_there_before_it_is_measured_and_says_what_was_found_then(
     assert "To be measured on held-out sequences" in said(explorer) and explorer.subheader[0].value == "Canvas"
     opened = state.opened(load_run(run_root / "turned"))
     inspected = inspect_run(opened.run, n=4, seed=0, only=["overall"])
-    job = background.ask(opened.key, lambda: with_claim(inspected, "The end: of it <b>"))
+    job = ask(opened.key, lambda: with_claim(inspected, "The end: of it <b>"))
     measured = job.future.result(30)
     page(explorer, "canvas", run="turned")
     text = said(explorer).replace("\\", "")
@@ -63,7 +63,7 @@ def test_where_it_cannot_be_measured_it_says_why(explorer: AppTest, run_root: Pa
         raise ValueError("these weights are not finite")
 
     opened = state.opened(load_run(run_root / "chaser"))
-    background.ask(opened.key, fails).future.exception(30)
+    ask(opened.key, fails).future.exception(30)
     page(explorer, "canvas", run="chaser")
     assert [error.value.replace("\\", "") for error in explorer.error] == [
         "This cannot be measured: these weights are not finite"
@@ -96,7 +96,7 @@ def test_what_is_known_part_by_part_is_there_before_the_rest_and_says_how_long_t
         assert goes.wait(30)
         yield "all"
 
-    job = background.ask_in_parts("test of parts", parts)
+    job = background.ask("test of parts", parts)
     assert halfway.wait(30)
     assert job.so_far == "a part" and not job.future.done()
     assert "on a part, 0 s so far, about 8 s left …" in in_words(job, f"on {job.so_far}")
@@ -113,14 +113,14 @@ def test_what_waits_gives_way_to_what_is_asked_for_now_and_nothing_is_measured_t
         return "first"
 
     keys = [("test of the queue", i) for i in range(3)]
-    first = background.ask(keys[0], slow)
+    first = ask(keys[0], slow)
     assert begun.wait(30)
-    waiting = background.ask(keys[1], lambda: "second")
-    now = background.ask(keys[2], lambda: "third")
-    assert background.ask(keys[0], lambda: "again") is first and background.job(keys[1]) is None
+    waiting = ask(keys[1], lambda: "second")
+    now = ask(keys[2], lambda: "third")
+    assert ask(keys[0], lambda: "again") is first and background.job(keys[1]) is None
     goes.set()
     assert (first.future.result(30), now.future.result(30)) == ("first", "third") and waiting.future.cancelled()
-    assert background.ask(keys[1], lambda: "second, asked for again").future.result(30) == "second, asked for again"
+    assert ask(keys[1], lambda: "second, asked for again").future.result(30) == "second, asked for again"
 
 
 def test_what_was_found_before_is_on_the_card_and_above_the_canvas_at_once(

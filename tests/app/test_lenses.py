@@ -10,9 +10,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import workbench
-from tests.app.support import charts, check_code, numbers, page, says, titles
+from tests.app.support import ask, charts, check_code, numbers, page, says, titles
 from workbench.app import state
-from workbench.app.panels import background, lenses
+from workbench.app.panels import lenses
 from workbench.instruments.lens import jacobian_lens, logit_lens
 from workbench.judgement.words.by_place import named_from, swapped
 from workbench.measurement import Measurement
@@ -36,7 +36,7 @@ def test_the_jacobian_lens_is_made_beside_the_page_and_is_the_library_s(
     assert any("what the Jacobian lens needs" in caption.value for caption in explorer.caption)
     looked_at = state.opened(opened)
     made = jacobian_lens.fit(looked_at.model, looked_at.subject, lenses.SEED)
-    background.ask(("lens", "Jacobian", *looked_at.key), lambda: made).future.result(60)
+    ask(("lens", "Jacobian", *looked_at.key), lambda: made).future.result(60)
     explorer.run()
     assert not explorer.exception
     assert check_code(explorer) == 6

@@ -79,8 +79,8 @@ def test_a_question_opens_a_run_that_answers_it_and_numbers_what_to_look_at(expl
     assert explorer.subheader[0].value == QUESTIONS["pointers"].asks
     assert "⑤ How it works" in [one.value for one in explorer.subheader]
     (canvas, *_) = drawings(explorer)
-    for number, note in zip("①②③④", QUESTIONS["pointers"].notes, strict=False):
-        assert f"{number} {escape(note.at)}" in canvas
+    for number, at in zip("①②③④", QUESTIONS["pointers"].notes, strict=False):
+        assert f"{number} {escape(at)}" in canvas
     assert check_code(explorer) == 3
     explorer.button(key="question-close").click().run()
     assert "question" not in explorer.query_params and "①" not in drawings(explorer)[0]
@@ -93,8 +93,8 @@ def test_every_note_is_about_something_on_its_page(explorer: AppTest, run_root: 
     assert run is not None
     page(explorer, question.page, run=run.name, question=name, **question.fields)
     there = " ".join([*drawings(explorer), *panels(explorer)])
-    for number, note in zip(NUMBERS, question.notes, strict=False):
-        assert f"{number} {escape(note.at)}" in there or f"{number} {note.at}" in there
+    for number, at in zip(NUMBERS, question.notes, strict=False):
+        assert f"{number} {escape(at)}" in there or f"{number} {at}" in there
 
 
 def test_in_the_zoo_each_question_finds_the_run_that_it_is_about(

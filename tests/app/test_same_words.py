@@ -14,7 +14,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.app.conftest import APP
-from tests.app.support import page
+from tests.app.support import ask, page
 from workbench.app import state
 from workbench.app.panels import background, how_it_works
 from workbench.inspection import inspect_run
@@ -71,7 +71,7 @@ def test_the_same_claim_has_the_same_words_everywhere(
     monkeypatch.setattr(sys, "argv", ["main.py", "--root", str(ZOO)])
     monkeypatch.setattr(background, "_jobs", {})
     opened = state.opened(load_run(ZOO / measured.inspected.name))
-    background.ask(opened.key, lambda: measured).future.result(30)
+    ask(opened.key, lambda: measured).future.result(30)
     explorer = page(AppTest.from_file(str(APP), default_timeout=60), "canvas", run=measured.inspected.name)
     above = "\n".join(one.value for one in explorer.markdown).replace("\\", "")
     assert [one.text for one in said[: how_it_works.MOST] if one.shorter not in above] == []

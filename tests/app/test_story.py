@@ -10,7 +10,7 @@ from time import sleep
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.app.support import charts, check_code, drawing_titles, page, panels
+from tests.app.support import ask, charts, check_code, drawing_titles, page, panels
 from workbench.app import state
 from workbench.app.panels import background, how_it_works
 from workbench.report.story import story
@@ -21,7 +21,7 @@ def measured(root: Path, name: str) -> how_it_works.Found:
     """Have a run measured, as its page would ask."""
     opened = state.opened(load_run(root / name))
     *_, found = how_it_works.measure(opened)  # here, since what is measured beside a page gives way to everything
-    background.ask(opened.key, lambda: found).future.result(60)
+    ask(opened.key, lambda: found).future.result(60)
     return found
 
 
@@ -59,7 +59,7 @@ def test_what_is_known_is_told_before_everything_is(explorer: AppTest, run_root:
         assert goes.wait(60)
         yield first
 
-    job = background.ask_in_parts(opened.key, parts)
+    job = background.ask(opened.key, parts)
     try:
         while job.so_far is None:
             sleep(0.05)

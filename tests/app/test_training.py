@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.app.support import RUNS, charts, check_code, drawings, page, says, titles
+from tests.app.support import RUNS, ask, charts, check_code, drawings, page, says, titles
 from workbench.app.config_in_words import plain
 from workbench.app.panels import background
 from workbench.app.sidebar import right
@@ -192,14 +192,14 @@ def test_progress_measures_are_of_modular_addition_with_their_control(explorer: 
         assert any("the losses of all questions" in caption.value for caption in explorer.caption)
         with pytest.raises(ValueError, match="names no key frequency") as error:
             progress_measures(run)
-        job = background.ask(key, lambda: progress_measures(run))
+        job = ask(key, lambda: progress_measures(run))
         assert job.future.exception(60) is not None
         explorer.run()
         assert any(plain(str(error.value)) in info.value for info in explorer.info)
 
         own, control = (progress_measures(run, frequencies=frequencies) for frequencies in ([1, 3], [2, 5]))
         background._jobs.clear()
-        background.ask(key, lambda: (own, control)).future.result(60)
+        ask(key, lambda: (own, control)).future.result(60)
         explorer.run()
         drawn = chart(explorer, "Progress measures")
         line = next(trace for trace in drawn["data"] if trace["name"].startswith("excluded:"))
@@ -218,7 +218,7 @@ def test_phases_of_collapse_are_found_or_not_with_the_rank_at_every_checkpoint(
     assert any("the rank at every checkpoint" in caption.value for caption in explorer.caption)
     ranks = rank_over_training(run, n=256, seed=0)
     background._jobs.clear()
-    background.ask(key, lambda: ranks).future.result(60)
+    ask(key, lambda: ranks).future.result(60)
     explorer.run()
     assert not explorer.exception
     drawn = chart(explorer, "Rank over training")

@@ -29,7 +29,7 @@ def add(command: AddCommand) -> None:
         metavar="MODEL",
         help="a folder that save_pretrained wrote, a GGUF file, or a name on the hub",
     )
-    parser.add_argument("--text", type=Path, metavar="FILE", help="with MODEL: look at this text, or a prompt set")
+    parser.add_shared("--text", help="with MODEL: look at this text, or a prompt set")
     parser.add_shared("--root")
     parser.add_argument("--port", type=int, default=8501, help="of this machine (default: 8501)")
     parser.add_argument(

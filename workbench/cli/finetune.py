@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.cli.output import INTERRUPTED, say, speaks
@@ -53,13 +52,13 @@ def add(command: AddCommand) -> None:
     parser.add_argument(
         "model", metavar="MODEL", help="a folder that save_pretrained wrote, a GGUF file, or a name on the hub"
     )
-    parser.add_argument("--text", type=Path, metavar="FILE", help="what to train on, in UTF-8")
+    parser.add_shared("--text", help="what to train on, in UTF-8")
     parser.add_argument("--task", metavar="NAME", help="train on this task; `workbench list tasks` shows them")
     parser.add_shared("--out", help="the folder to make")
     parser.add_argument("--control", action="store_true", help="train the same with standard attention too")
     parser.add_argument("--attention", default="chacal", metavar="NAME", help="the variant (default: chacal)")
     parser.add_argument("--gamma", type=float, metavar="G", help="of the variant, such as 0.9 (default: its own)")
-    parser.add_argument("--layers", type=int, nargs="+", metavar="LAYER", help="the layers to give it (default: all)")
+    parser.add_shared("--layers", help="the layers to give it (default: all)")
     for setting, (kind, value, text) in SETTINGS.items():  # spelt with hyphens they are taken too, and not shown twice
         parser.add_argument(f"--{setting}", type=kind, metavar=value, help=text)
         if "_" in setting:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from workbench.cli.output import show
 from workbench.cli.parser import AddCommand, chosen
@@ -29,7 +28,7 @@ def add(command: AddCommand) -> None:
         dest="edits",
         help="an edit, such as `add mood=1 4`; several are made at once",
     )
-    parser.add_argument("--basis", type=Path, metavar="FILE", help="named directions, a safetensors file")
+    parser.add_shared("--basis", help="named directions, a safetensors file")
     parser.add_argument("--tokens", type=int, default=20, metavar="N", help="the most new tokens (default: 20)")
     parser.add_argument(
         "--temperature", type=float, default=0.0, help="draw tokens at this temperature (default: 0, the likeliest)"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from workbench.cli.output import announce, show_and_save
+from workbench.cli.output import announce, show
 from workbench.cli.parser import AddCommand, chosen
 
 
@@ -19,9 +18,8 @@ def add(command: AddCommand) -> None:
         "Hugging Face is given random tokens that come twice, or a text.",
     )
     parser.add_shared("model")
-    parser.add_argument(
+    parser.add_shared(
         "--text",
-        type=Path,
         metavar="FILE|SET",
         help="of a model of Hugging Face: a text file in UTF-8, or a prompt set, such as indirect-objects",
     )
@@ -41,4 +39,4 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     if options.out is not None:
         check_free(options.out)
     ranked = heads(options.model, **chosen(options, "text", "n", "top", "step", "seed"))
-    show_and_save(ranked, options, "the map and its numbers")
+    show(ranked, options, "the map and its numbers")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from workbench.cli.output import announce, say, show
-from workbench.cli.parser import AddCommand, Parser, chosen, parse_fields, refuse
+from workbench.cli.parser import AddCommand, chosen, parse_fields, refuse
 from workbench.util.memory import keep_freed
 
 MORE = {
@@ -35,7 +34,9 @@ def add(command: AddCommand) -> None:
         "runs", help="run folders, or folders of runs; or models of Hugging Face: several are side by side"
     )
     parser.add_shared("--out", help="report folder (default: inspection/ in the first run or model)")
-    add_text(parser)
+    parser.add_shared("--text", help="of models: the text, in UTF-8, or the prompt set to measure them on")
+    parser.add_shared("--length")
+    parser.add_shared("--layers", help="with --text: look at these layers, from 0 (default: all)")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these instruments and mechanisms alone")
     parser.add_argument(
         "--export", nargs="+", default=[], metavar="FORMAT", help="each figure as html, svg, png, pdf too"
@@ -49,9 +50,7 @@ def add(command: AddCommand) -> None:
         metavar="CONDITION",
         help="test conditions to draw the sequences for, such as length=20,repeats=4 (default: the task's own)",
     )
-    parser.add_argument(
-        "--basis", type=Path, metavar="FILE", help="project on these named directions, a safetensors file, too"
-    )
+    parser.add_shared("--basis", help="project on these named directions, a safetensors file, too")
     parser.add_argument(
         "--n",
         type=int,
@@ -60,21 +59,6 @@ def add(command: AddCommand) -> None:
     )
     parser.add_shared("--seed", help="seed of the sequences (default: 0)")
     parser.add_shared("--json", "--quiet")
-
-
-def add_text(parser: Parser) -> None:
-    """The options for models of Hugging Face."""
-    parser.add_argument(
-        "--text", type=Path, metavar="FILE", help="of models: the text, in UTF-8, or the prompt set to measure them on"
-    )
-    parser.add_shared("--length")
-    parser.add_argument(
-        "--layers",
-        type=int,
-        nargs="+",
-        metavar="LAYER",
-        help="with --text: look at these layers, from 0 (default: all)",
-    )
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:

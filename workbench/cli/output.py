@@ -76,21 +76,22 @@ def say(text: object = "") -> None:
     print("\n".join(map(harmless, str(text).split("\n"))))
 
 
-def show(result: Any, options: Namespace) -> None:
-    """Print a result in words, or with `--json` as the JSON that it gives of itself."""
+def show(result: Any, options: Namespace, saves: str | None = None) -> None:
+    """Print a result in words, or with `--json` as the JSON that it gives of itself.
+
+    Args:
+        result: what a command found.
+        options: of the command.
+        saves: what it saves in the new folder of `--out`, if there is one; None for a result that saves nothing.
+    """
     say(result.json() if options.json else result.says)
+    if saves is not None and options.out is not None:
+        from workbench.util.files import new_folder
 
-
-def show_and_save(result: Any, options: Namespace, what: str) -> None:
-    """The same, and save it in the new folder of `--out`, if there is one; `what` is said to be there."""
-    from workbench.util.files import new_folder
-
-    show(result, options)
-    if options.out is not None:
         with new_folder(options.out) as folder:
             result.save(folder)
         if not options.json:
-            say(f"\n{what}: {options.out}")
+            say(f"\n{saves}: {options.out}")
 
 
 def say_received(run: Run) -> None:

@@ -22,6 +22,9 @@ SHARED: dict[str, dict[str, Any]] = {
     "--out": {"type": Path, "metavar": "DIR"},
     "--where": {"action": "append", "default": []},
     "--step": {"type": int, "help": "of a checkpoint (default: the end)"},
+    "--text": {"type": Path, "metavar": "FILE"},
+    "--basis": {"type": Path, "metavar": "FILE"},
+    "--layers": {"type": int, "nargs": "+", "metavar": "LAYER"},
     "--length": {
         "type": int,
         "metavar": "N",

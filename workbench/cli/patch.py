@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from workbench.cli.output import announce, show_and_save
+from workbench.cli.output import announce, show
 from workbench.cli.parser import AddCommand, add_pairs, check_pairs, chosen
 
 
@@ -43,4 +43,4 @@ def run(options: argparse.Namespace, fields: list[str]) -> None:
     check_pairs(options)
     given = chosen(options, "pairs", "n", "later", "metric", "direction", "method", "step", "seed")
     patched = patch(options.run, options.kind, **given)
-    show_and_save(patched, options, "the maps and their numbers")
+    show(patched, options, "the maps and their numbers")

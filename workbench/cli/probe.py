@@ -7,7 +7,7 @@ from inspect import signature
 from pathlib import Path
 
 from workbench.cli.output import announce, say, show
-from workbench.cli.parser import AddCommand, Parser, chosen, parse_fields
+from workbench.cli.parser import AddCommand, chosen, parse_fields
 
 OF_TEXTS = (
     "next_token, previous_token, first_letter, next_letter, word_part, in_quotes, repeated, line_position, token or "
@@ -50,19 +50,11 @@ def add(command: AddCommand) -> None:
         "--seeds", type=int, default=1, metavar="N", help="so many seeds, intervals over them (default: 1)"
     )
     parser.add_argument("--no-causal", action="store_true", help="do not test what is decodable")
-    add_text(parser)
-    parser.add_shared("--json", "--quiet")
-
-
-def add_text(parser: Parser) -> None:
-    """The options for models of Hugging Face."""
-    parser.add_argument(
-        "--text",
-        type=Path,
-        metavar="FILE",
-        help="of models: the text to probe them on, in UTF-8, a file of texts with labels, or a prompt set",
+    parser.add_shared(
+        "--text", help="of models: the text to probe them on, in UTF-8, a file of texts with labels, or a prompt set"
     )
     parser.add_shared("--length")
+    parser.add_shared("--json", "--quiet")
 
 
 def run(options: argparse.Namespace, fields: list[str]) -> None:
