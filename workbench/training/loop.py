@@ -22,7 +22,7 @@ from workbench.training.state import Figures, State, TrainingError, forget_state
 from workbench.training.trained import Trained
 from workbench.training.training_run import TrainingRun
 from workbench.util.messages import brief, in_one_line
-from workbench.util.progress import Interrupts, time_left
+from workbench.util.progress import Interrupts, duration
 
 StepOfAll = Callable[[tuple[Batches, ...], float], Sequence[Figures | None]]
 """One optimizer step of several runs: the batches of each and the learning rate in, the figures of each out.
@@ -265,7 +265,7 @@ class Progress:
         if not self.console.is_terminal and (now - self.last_line > self.every or step == self.steps):
             self.last_line = now
             left = (now - self.started) / max(1, step - self.first) * (self.steps - step)
-            self.console.print(f"step {step}/{self.steps}  {text}  {time_left(left)}", highlight=False)
+            self.console.print(f"step {step}/{self.steps}  {text}  {duration(left)} left", highlight=False)
 
     def say(self, text: str) -> None:
         """Print a line, whoever wrote parts of it."""
