@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +67,8 @@ def train(
 def train_new(member: Trained, show: bool, problems: Sequence[str] = ()) -> None:
     """Make the folder of a run or fine-tuning, and train it by itself."""
     member.processes.do(member.create)
-    with only_trainers(member.path, member.processes):
+    with only_trainer(member.path, processes=member.processes):
         train_alone(member, show, problems)
-
-
-@contextmanager
-def only_trainers(path: Path, processes: Processes) -> Iterator[None]:
-    """Hold the lock of a folder for all processes that train it; at the end they wait for one another."""
-    with ExitStack() as lock:
-        processes.do(lambda: lock.enter_context(only_trainer(path)))
-        yield
-    processes.wait()
 
 
 def resume(path: str | Path, *, progress: bool = True, track: str | None = None) -> Run:
