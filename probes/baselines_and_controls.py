@@ -31,7 +31,7 @@ from workbench.probes.decoding import REGRESSION, Split
 from workbench.probes.positions import Rows, Rule, rows
 from workbench.runs import Run
 from workbench.tasks import Batch, Task, distinct
-from workbench.tasks.labels import has_label, is_labelled, labels
+from workbench.tasks.labels import is_labelled, labels
 from workbench.util.lookup import lookup
 from workbench.util.progress import steps
 from workbench.util.seeds import generator
@@ -308,7 +308,7 @@ def _shuffled(y: Int[Tensor, "place n *class"], chance: torch.Generator) -> Tens
     """The labels of each place, shuffled among the rows that have one."""
     mixed = y.clone()
     for place, row in enumerate(y):
-        there = has_label(row).nonzero()[:, 0]
+        there = is_labelled(row, lead=1).nonzero()[:, 0]
         mixed[place, there] = row[there[torch.randperm(len(there), generator=chance)]]
     return mixed
 

@@ -39,7 +39,7 @@ from workbench.probes.positions import Rows, Rule
 from workbench.probes.probing import probe
 from workbench.runs import Run
 from workbench.tasks import Batch, Task, distinct, once_each
-from workbench.tasks.labels import has_label
+from workbench.tasks.labels import is_labelled
 from workbench.util.lookup import lookup
 from workbench.util.seeds import generator
 
@@ -281,7 +281,7 @@ class _TestedModel:
         experiment = self.experiment
         at = experiment.fit_rows.names.index(place)
         x, y = self.vectors[point][0][at], experiment.fit_labels[at]
-        there = has_label(y)
+        there = is_labelled(y, lead=1)
         chance, group = generator(experiment.seed, "subspace", place), experiment.fit_rows.example[there]
         return Subspace.of(x[there], y[there], chance, rank=experiment.rank, group=group)
 

@@ -21,7 +21,7 @@ from workbench.models import AnyHooked
 from workbench.probes.label_directions import Subspace
 from workbench.probes.positions import Rows
 from workbench.tasks import Batch, predicted
-from workbench.tasks.labels import has_label
+from workbench.tasks.labels import is_labelled
 from workbench.util.ties import clear
 
 EDITS = {
@@ -124,7 +124,7 @@ class Trial:
         """
         kind, token = _numbered(self.y), self.rows.take(self.batch.tokens)[0]
         placed = _numbered(token * self.batch.tokens.shape[1] + self.rows.position[0])
-        there, example = has_label(self.y), self.rows.example
+        there, example = is_labelled(self.y, lead=1), self.rows.example
         partners = []
         for alike in (False, True):
             groups = [placed, token, torch.zeros_like(token)]

@@ -48,7 +48,7 @@ def plugins_restored() -> Iterator[None]:
     """Plugins may be loaded, or parts registered: all is as it was after this context."""
     tables = [kind.parts for kind in plugins.KINDS.values()]
     with ExitStack() as restored:
-        for table in (*tables, plugins._origins, plugins._files, os.environ):
+        for table in (*tables, plugins.ORIGINS, plugins._files, os.environ):
             restored.enter_context(patch.dict(table))
         yield
 

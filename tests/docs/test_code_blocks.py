@@ -22,7 +22,7 @@ from workbench.measurement.controls import CONTROLS
 from workbench.mechanisms import MECHANISMS
 from workbench.probes import PRESETS as QUESTIONS
 from workbench.studies import find_study
-from workbench.training import PRESETS, preset_config, task_config
+from workbench.training import PRESETS, preset_config
 from workbench.util.plugins import load_plugins
 
 LABELS = ("identity",)  # that a page asks for in place of a question
@@ -100,7 +100,9 @@ def check(command: list[str], where: str) -> None:
     fields = parse_fields(rest)
     load_plugins(options.plugin)
     if options.name == "train":
-        preset_config(options.preset, fields) if options.preset else task_config(options.task, fields)
+        if not options.preset:
+            fields["task"] = {"name": options.task, **fields.get("task", {})}
+        preset_config(options.preset or None, fields)
     elif options.name == "inspect":
         assert {*options.only} <= {*INSTRUMENTS, *WEIGHTS, *MECHANISMS}, where
         for measure, settings in fields.items():

@@ -17,11 +17,11 @@ from workbench.objectives import Auxiliary
 from workbench.runs import load_run
 from workbench.tasks import Task, make
 from workbench.tasks.labels import labels
-from workbench.training import task_config
+from workbench.training import preset_config
 from workbench.util.seeds import generator
 
 SMALL: dict[str, Any] = {
-    "task": {"length": 6, "values": 20},
+    "task": {"name": "lis", "length": 6, "values": 20},
     "model": {"n_layers": 2, "d_model": 16, "n_heads": 2},
     "objectives": {
         "auxiliary": {
@@ -114,7 +114,7 @@ def test_its_gradient_ends_at_the_layer_that_is_read_and_no_batch_of_a_hint_is_a
 
 
 def test_its_maps_train_and_resume_with_the_model_and_are_not_part_of_it(tmp_path: Path) -> None:
-    config = task_config("lis", SMALL)
+    config = preset_config(None, SMALL)
     train_until_killed(config, tmp_path / "killed", 17)
     weights = check_resumed(config, tmp_path / "killed", tmp_path / "whole")
     assert not [name for name in weights if "maps" in name]
@@ -144,7 +144,7 @@ def test_its_maps_train_and_resume_with_the_model_and_are_not_part_of_it(tmp_pat
 def test_what_cannot_be_read_is_one_clear_line(given: dict[str, Any], said: str) -> None:
     given = {**SMALL, "objectives": {"next_token": {}, "auxiliary": given}}
     with pytest.raises(ValueError, match=said) as raised:
-        task_config("lis", given)
+        preset_config(None, given)
     assert "\n" not in str(raised.value)
 
 
@@ -152,5 +152,5 @@ def test_seeds_with_it_are_trained_one_by_one(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match="cannot be stacked: the objective auxiliary looks at the sequences of each run"
     ):
-        workbench.training.train_seeds(task_config("lis", SMALL), tmp_path / "stack", 2, progress=False)
+        workbench.training.train_seeds(preset_config(None, SMALL), tmp_path / "stack", 2, progress=False)
     assert not (tmp_path / "stack").exists()

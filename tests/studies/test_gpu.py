@@ -16,7 +16,7 @@ import pytest
 
 from workbench.cli import main
 from workbench.inspection import inspect_run
-from workbench.runs import list_runs
+from workbench.runs import scan_runs
 from workbench.studies import GPU, SMALL, STUDIES, Study, collect, read_ledger
 from workbench.studies.contrasts import Higher
 from workbench.studies.engine import MEASURED, RESULT, RUNS
@@ -166,7 +166,7 @@ def test_what_is_stopped_keeps_its_runs_and_goes_on(tmp_path: Path) -> None:
     result, archive = fill("tiny", study, SMALL, root, tmp_path / "out", 0.02, progress=False)
     assert result is None and zipfile.is_zipfile(archive)
     result, archive = fill("tiny", study, SMALL, root, tmp_path / "out", 5, progress=False)
-    assert result is not None and len(list_runs(root / "tiny" / SMALL / RUNS)) == 2
+    assert result is not None and len(scan_runs(root / "tiny" / SMALL / RUNS)[0]) == 2
     with zipfile.ZipFile(archive) as file:
         assert json.loads(file.read(f"tiny/{SMALL}/{RESULT}"))["groups"].keys() == {"standard", "chacal"}
 

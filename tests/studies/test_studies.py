@@ -27,7 +27,7 @@ from workbench.judgement.words.findings import statements
 from workbench.judgement.words.studies import sentence, tuned
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import over_seeds
-from workbench.runs import Run, list_runs, load_run
+from workbench.runs import Run, load_run, scan_runs
 from workbench.studies import (
     DAY,
     GPU,
@@ -127,7 +127,7 @@ def result(root: Path) -> dict[str, Any]:
 
 
 def test_a_strangers_file_gives_runs_a_row_and_a_figure(root: Path, file: Path, tmp_path: Path) -> None:
-    runs = list_runs(root / "hops" / SMALL / RUNS)
+    runs = scan_runs(root / "hops" / SMALL / RUNS)[0]
     assert len(runs) == 6 and all(run.finished for run in runs)
     assert main(["study", "report", str(file), "--root", str(root), "--out", str(tmp_path)]) == 0
     (row,) = read_ledger(tmp_path / "ledger.json")
@@ -336,7 +336,7 @@ def test_every_group_is_tuned_before_it_is_asked_on_seeds_of_its_own(tmp_path: P
     assert "Every group was tuned before it was asked, on seeds of its own:" in page
     assert "- sort-standard, accuracy, length 5: as planned (" in page and "; learning_rate 0.01 (" in page
     assert "| accuracy, by length | 2 | 5 |\n| --- | --- | --- |\n| sort-standard | " in page
-    folders = {name: list_runs(tmp_path / "less" / SMALL / name) for name in (TUNING, RUNS, TUNED)}
+    folders = {name: scan_runs(tmp_path / "less" / SMALL / name)[0] for name in (TUNING, RUNS, TUNED)}
     assert {run.config.seed for run in folders[TUNING]} == {1000, 1001, 1002} and len(folders[TUNING]) == 9
     asked = folders[RUNS] + folders[TUNED]
     assert {run.config.seed for run in asked} == {0, 1, 2} and len(asked) == 3
@@ -476,7 +476,7 @@ def test_a_study_of_anothers_runs_tunes_in_its_own_folder_and_takes_the_lowest_l
     assert result is not None and result.verdict is Verdict.FAILS
     assert result.made["step_times"] == {"chain-chacal": 1.0}
     assert not (tmp_path / "first" / SMALL / TUNING).exists() and not (tmp_path / "first" / SMALL / TUNED).exists()
-    runs = list_runs(tmp_path / "second" / SMALL / TUNING)
+    runs = scan_runs(tmp_path / "second" / SMALL / TUNING)[0]
     losses: dict[float, list[float]] = {}
     for run in runs:
         losses.setdefault(run.config.learning_rate, []).append(run.metrics()["loss"].dropna().iloc[-1])
@@ -605,7 +605,7 @@ def test_the_zoo_is_put_together_from_finished_runs(
     monkeypatch.setattr(zoo, "EXHIBITS", {"chain": zoo.Exhibit("hops", "chain-chacal-gamma=0.9-seed=0", 2)})
     monkeypatch.setattr(found, "PARTS", (("", {"only": ["overall"], "causal": False}),))  # in no time
     assert main(["study", "zoo", "--root", str(root), "--out", str(tmp_path / "zoo")]) == 0
-    runs = {run.name: run for run in list_runs(tmp_path / "zoo")}
+    runs = {run.name: run for run in scan_runs(tmp_path / "zoo")[0]}
     assert set(runs) == {"chain", *zoo.COMPILED}
     source = load_run(root / "hops" / SMALL / RUNS / "chain-chacal-gamma=0.9-seed=0")
     for own, theirs in zip(runs["chain"].model().parameters(), source.model().parameters(), strict=True):
@@ -884,7 +884,7 @@ def test_a_measure_is_known_again_in_another_process_until_its_file_changes(tmp_
 @pytest.mark.parametrize("name", ["weights.safetensors", "config.json", "metrics.jsonl"])
 def test_a_run_is_measured_again_when_any_of_its_files_changed(root: Path, name: str, tmp_path: Path) -> None:
     """The same weights may come of another log: evaluated on more sequences, or more often."""
-    run = next(iter(list_runs(root / "hops" / SMALL / RUNS)))
+    run = next(iter(scan_runs(root / "hops" / SMALL / RUNS)[0]))
     shutil.copytree(run.path, tmp_path / "run")
     engine = Engine("hops", STUDIES["chain-layers"], SMALL, 3, tmp_path, tmp_path)
     before = engine._mark(load_run(tmp_path / "run"))
@@ -903,7 +903,7 @@ def test_each_seed_is_tested_on_sequences_of_its_own(root: Path, monkeypatch: py
         return {}
 
     monkeypatch.setattr("workbench.studies.measures.inspect_run", inspect)
-    for run in list_runs(root / "hops" / SMALL / RUNS):
+    for run in scan_runs(root / "hops" / SMALL / RUNS)[0]:
         Inspect(("overall",), seed=5)(run)
     assert drawn == {0: 5, 1: 6, 2: 7}
 

@@ -13,7 +13,7 @@ import torch
 from tests.training.killed import check_resumed, train_until_killed
 from workbench.runs import RunConfig
 from workbench.tasks import Batch
-from workbench.training import preset_config, task_config
+from workbench.training import preset_config
 from workbench.training.data import training_batches
 
 SMALL: dict[str, Any] = {"model": {"d_model": 16, "n_heads": 2}, "batch_size": 8, "eval_size": 8, "steps": 40}
@@ -102,10 +102,10 @@ def test_a_run_that_was_killed_within_a_bucket_ends_as_if_it_had_not_been(tmp_pa
 
 def test_a_curriculum_is_asked_between_buckets() -> None:
     moves = [{"min_moves": n, "max_moves": n} for n in (1, 2)]
-    given = {**SMALL, "curriculum": moves}
+    given = {**SMALL, "task": {"name": "box_moves"}, "curriculum": moves}
     with pytest.raises(ValueError, match="eval_every=30 is no multiple of bucket_steps=8"):
-        task_config("box_moves", {**given, "eval_every": 30, "bucket_steps": 8})
-    dealt = task_config("box_moves", {**given, "eval_every": 16, "bucket_steps": 8})
+        preset_config(None, {**given, "eval_every": 30, "bucket_steps": 8})
+    dealt = preset_config(None, {**given, "eval_every": 16, "bucket_steps": 8})
     passed = iter([0, 1, 2])
     drawn = training_batches(dealt.make_task(), dealt, 0, lambda: next(passed))
     counts = [int(step[0].loss_mask.sum(-1).unique()) for step in drawn]

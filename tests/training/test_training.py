@@ -14,7 +14,7 @@ from tests.models.toys import HalfSigmoidAttention
 from workbench.cli import main
 from workbench.inspection import inspect_run
 from workbench.models.attention import ATTENTION
-from workbench.runs import list_runs, load_run, new_run
+from workbench.runs import load_run, new_run, scan_runs
 from workbench.runs.listing import table
 from workbench.training import PRESETS, SECONDS, TrainingError, preset_config
 from workbench.training.data import held_out, training_batches
@@ -315,7 +315,7 @@ class TestOpening:
     def test_listing_leaves_out_what_cannot_be_opened(self, run: Path) -> None:
         (run.parent / "broken").mkdir()
         (run.parent / "broken" / "config.json").write_text("{")
-        assert [found.name for found in list_runs(run.parent)] == ["run"]
+        assert [found.name for found in scan_runs(run.parent)[0]] == ["run"]
 
     def test_a_metrics_line_cut_short_is_left_out(self, run: Path) -> None:
         with (run / "metrics.jsonl").open("a") as log:

@@ -102,7 +102,7 @@ def test_a_run_says_which_plugin_it_needs_and_loads_none_by_itself(file: Path, t
     done = run("sweep", "sweep.toml", "--out", "swept", "--workers", "2", "--quiet")
     assert done.returncode == 0, done.stderr
     load_plugins([file])
-    assert len([one for one in workbench.runs.list_runs(tmp_path / "swept") if one.finished]) == 2
+    assert len([one for one in workbench.runs.scan_runs(tmp_path / "swept")[0] if one.finished]) == 2
 
 
 def test_a_run_made_with_another_text_of_the_plugin_is_opened_with_a_word(

@@ -23,7 +23,7 @@ from workbench.models.hooked_attention import ExplicitAttentionBridge
 from workbench.models.layers import MultiHeadAttention
 from workbench.util.lookup import lookup
 from workbench.util.messages import brief
-from workbench.util.progress import in_words, shown, steps, untold
+from workbench.util.progress import duration, shown, steps, untold
 
 PER_SUITE = 20  # seeds that the suites of one `--seed` may have: those of the next begin behind them
 SLOW = {"causal_test": 2.1, "probe_mlp": 1.0, "transformer_lens_eap": 0.9}  # seconds of a subject, on one core
@@ -102,7 +102,7 @@ def estimate(left: Sequence[Piece]) -> str:
     """How much is to be done, and about how long it takes, in words."""
     seconds = sum(POSING + sum(SLOW.get(method, OTHERS) for method in missing) for _, _, missing in left)
     methods = {method for _, _, missing in left for method in missing}
-    return f"{len(methods)} methods on {len(left)} subjects, {in_words(seconds)} on one core"
+    return f"{len(methods)} methods on {len(left)} subjects, about {duration(seconds)} on one core"
 
 
 def _rows(method: str, name: str, seed: int) -> Iterator[Row]:

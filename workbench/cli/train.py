@@ -44,7 +44,7 @@ def run(options: argparse.Namespace, fields: list[str]) -> int:
 
 def _config(options: argparse.Namespace, fields: dict[str, Any]) -> RunConfig:
     """The config of a preset, or of a task without one."""
-    from workbench.training import preset_config, task_config
+    from workbench.training import preset_config
 
     if options.task is None and not options.preset:
         raise ValueError(
@@ -54,9 +54,7 @@ def _config(options: argparse.Namespace, fields: dict[str, Any]) -> RunConfig:
         return preset_config(options.preset, fields)
     if not isinstance(settings := fields.pop("task", {}), dict) or "name" in settings:
         raise ValueError("the task is named twice")
-    if not options.preset:
-        return task_config(options.task, {**fields, "task": settings})
-    return preset_config(options.preset, {**fields, "task": {"name": options.task, **settings}})
+    return preset_config(options.preset or None, {**fields, "task": {"name": options.task, **settings}})
 
 
 def say_trained(runs: Sequence[Run], stack: Path | None = None) -> int:

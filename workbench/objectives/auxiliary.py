@@ -14,8 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from workbench.models import DecoderConfig
-from workbench.objectives import base
-from workbench.objectives.base import mean_of_processes
+from workbench.objectives.base import Objective, mean_of_processes
 from workbench.tasks import Batch, Task, make
 from workbench.tasks.labels import is_labelled, labels
 from workbench.util.lookup import lookup
@@ -24,7 +23,7 @@ from workbench.util.seeds import generator
 SAMPLED = 256  # training sequences of which the mean and spread of a label are taken
 
 
-class Auxiliary(base.Objective):
+class Auxiliary(Objective):
     """The mean loss of linear maps that read labels of the task's truth from residuals, times a weight.
 
     The labels are those that probes decode (`workbench.tasks.labels`). A class has the cross-entropy in nats as its
@@ -38,7 +37,7 @@ class Auxiliary(base.Objective):
     name = "auxiliary"
     stackable = False
 
-    class Settings(base.Settings):
+    class Settings(Objective.Settings):
         """Settings of the auxiliary targets."""
 
         labels: dict[str, int] = Field(

@@ -53,25 +53,11 @@ def across_processes(x: Tensor) -> Tensor:
     return torch.cat(all_gather(x.contiguous()))
 
 
-class Settings(Checked):
-    """The settings of an objective."""
-
-    @classmethod
-    def of_old_config(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """The settings of a stored config.json, with those added that did not exist when it was written.
-
-        A new config states every setting. An older one lacks the later settings; each of these gets the value that
-        matches what was done then, which need not be its default. Unless overridden, nothing is added.
-        """
-        return settings
-
-
 class Objective(nn.Module, ABC):
     """A term of the training loss. Its parameters train with the model and are not part of the model."""
 
     name: ClassVar[str]
     """The objective's entry in `OBJECTIVES`."""
-    Settings: ClassVar[type[Settings]] = Settings
     needs: tuple[str, ...] = ()
     """Names of the activations that `Decoder.forward` must keep for it."""
 
@@ -80,6 +66,18 @@ class Objective(nn.Module, ABC):
 
     stackable: ClassVar[bool] = True
     """Whether several seeds can be trained in one pass with it (`torch.func.vmap`)."""
+
+    class Settings(Checked):
+        """The settings of an objective."""
+
+        @classmethod
+        def of_old_config(cls, settings: dict[str, Any]) -> dict[str, Any]:
+            """The settings of a stored config.json, with those added that did not exist when it was written.
+
+            A new config states every setting. An older one lacks the later settings; each of these gets the value that
+            matches what was done then, which need not be its default. Unless overridden, nothing is added.
+            """
+            return settings
 
     def __init__(self, config: DecoderConfig, *, pad: int = -1, **settings: Any) -> None:
         """Make the objective for a model of this shape.

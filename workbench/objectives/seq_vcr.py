@@ -17,8 +17,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from workbench.models import DecoderConfig
-from workbench.objectives import base
-from workbench.objectives.base import across_processes
+from workbench.objectives.base import Objective, across_processes
 from workbench.tasks import Batch
 from workbench.tasks.batch import before_padding
 from workbench.util.lookup import lookup
@@ -235,7 +234,7 @@ def covariance_floor(n: int | Tensor, d: int, covariance_weight: float) -> float
     return covariance_weight * max(d / (n - 1) - 1, 0.0) if n > 1 else 0.0
 
 
-class SeqVCR(base.Objective):
+class SeqVCR(Objective):
     """`seq_vcr` of the logits or of a residual, after a learned linear projection if `projection` is set.
 
     If several processes train together, it is computed over the sequences of all of them, and does not depend on how
@@ -244,7 +243,7 @@ class SeqVCR(base.Objective):
 
     name = "seq_vcr"
 
-    class Settings(base.Settings):
+    class Settings(Objective.Settings):
         """Settings of `seq_vcr`.
 
         The paper acts on the logits, or, where the vocabulary is large, on a projection to 2048 of the last residual

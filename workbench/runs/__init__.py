@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from workbench.runs.config import RunConfig, parse_config
 from workbench.runs.expand_paths import open_runs
-from workbench.runs.folder import CONFIG, LONGEST_CONFIG, METRICS, STACK, Run, list_runs, load_run, means_run, scan_runs
+from workbench.runs.folder import CONFIG, LONGEST_CONFIG, METRICS, STACK, Run, load_run, means_run, scan_runs
 from workbench.runs.log import read_log
 from workbench.runs.model_run import ModelRun, open_model
 from workbench.runs.new_run import HeldRun, check_place, create, save_model, save_run
@@ -48,7 +48,6 @@ __all__ = [
     "check_shapes",
     "create",
     "fill_model",
-    "list_runs",
     "load_run",
     "means_run",
     "noted",

@@ -150,7 +150,7 @@ class RunConfig(Checked):
         """Make the task, here alone: fill in what follows from it, and check that everything else fits it."""
         if not isinstance(data, Mapping) or not isinstance(data.get("task"), Mapping):
             return make(data)  # which says what is wrong
-        task = tasks.from_settings(data["task"])
+        task = tasks.make(data["task"])
         config = make(fit_to_task(data, task, of_a_run=bool((info.context or {}).get("of_a_run"))))
         check_fit(config, task)
         return config
@@ -182,7 +182,7 @@ class RunConfig(Checked):
         easier = []
         for number, settings in enumerate(self.curriculum, 1):
             try:
-                easier.append(tasks.from_settings({**self.task, **settings}))
+                easier.append(tasks.make({**self.task, **settings}))
             except ValueError as error:
                 raise ValueError(f"curriculum, step {number}: {error}") from None
         return tuple(easier)
@@ -214,7 +214,7 @@ class RunConfig(Checked):
         return torch.float64 if self.precision == "float64" else torch.float32
 
     def make_task(self) -> Task:
-        return tasks.from_settings(self.task)
+        return tasks.make(self.task)
 
     def make_objectives(self, task: Task) -> dict[str, Objective]:
         """The objectives with fresh parameters, for the config's task."""

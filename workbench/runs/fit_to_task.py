@@ -17,7 +17,7 @@ from workbench.objectives import OBJECTIVES
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
 from workbench.util.messages import first_problem
-from workbench.util.plugins import plugins_of
+from workbench.util.plugins import ORIGINS
 
 if TYPE_CHECKING:
     from workbench.runs.config import RunConfig
@@ -54,7 +54,8 @@ def fit_to_task(data: Mapping[str, Any], task: Task, *, of_a_run: bool) -> dict[
             model["attention"] = fit_attention(model["attention"], task)
         fitted["model"] = model
     if not of_a_run:
-        fitted["plugins"] = [asdict(plugin) for plugin in plugins_of(_parts_of(fitted))]
+        needed = dict.fromkeys(ORIGINS[part] for part in _parts_of(fitted) if part in ORIGINS)  # each once
+        fitted["plugins"] = [asdict(plugin) for plugin in needed]
     elif isinstance(objectives, Mapping):
         fitted["objectives"] = {
             name: OBJECTIVES[name].Settings.of_old_config(settings)

@@ -232,7 +232,7 @@ def load_run(path: str | Path | Run) -> Run:
     if not path.is_dir():
         raise ValueError(f"there is no run folder {path}; `workbench train PRESET --out {path}` makes one")
     if not (path / CONFIG).is_file():
-        names = ", ".join(run.name for run in list_runs(path)[:5])
+        names = ", ".join(run.name for run in scan_runs(path)[0][:5])
         hint = f"; it contains the runs {names}" if names else ""
         raise ValueError(f"{path} is not a run folder: it has no {CONFIG}{hint}")
     check_contents(path)
@@ -244,11 +244,6 @@ def load_run(path: str | Path | Run) -> Run:
     elif not (path / STATES).is_dir():
         raise ValueError(f"{path} has no {WEIGHTS} and no {STATES}: its weights are gone; train it again")
     return run
-
-
-def list_runs(root: str | Path) -> list[Run]:
-    """The runs directly under a folder that can be opened, ordered by name."""
-    return scan_runs(root)[0]
 
 
 def scan_runs(root: str | Path, open_run: Callable[[Path], Run] | None = None) -> tuple[list[Run], list[str]]:

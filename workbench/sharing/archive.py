@@ -85,7 +85,7 @@ def _write_zip(path: Path, folder: Path, names: list[str], readme: bytes) -> Non
                 shutil.copyfileobj(source, target, _CHUNK)
 
 
-def unpack(archive: str | Path, out: str | Path) -> Run:
+def unpack(archive: str | Path, out: str | Path, *, called: str = "") -> Run:
     """Make a run folder from a folder or zip that `export` wrote; the archive is not trusted.
 
     Only the files of a run are taken, under their fixed names, so that nothing can be written elsewhere. Links, devices
@@ -94,16 +94,13 @@ def unpack(archive: str | Path, out: str | Path) -> Run:
     Args:
         archive: a zip or a folder.
         out: the run folder to make; it must not exist yet, or be empty.
+        called: what errors call the archive; by default its path.
 
     Raises:
         ValueError: in one line, if the archive is not a run, is damaged or too large, or if `out` is taken; nothing is
             left behind.
     """
-    return receive(Path(archive), Path(out), archive)
-
-
-def receive(source: Path, out: Path, name: object) -> Run:
-    """As `unpack`, with the name by which errors call the source."""
+    source, out, name = Path(archive), Path(out), called or archive
     check_free(out)
     if source.exists() and not (source.is_file() or source.is_dir()):
         raise ValueError(f"{source} is neither a file nor a folder")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.runs import CONFIG, METRICS, Run
-from workbench.sharing.archive import export, receive
+from workbench.sharing.archive import export, unpack
 from workbench.sharing.contents import LONGEST_MESSAGE, accept, allowed, refusing
 from workbench.sharing.hugging_face import CODE
 from workbench.util.files import check_free
@@ -96,7 +96,7 @@ def pull(
             with _asking(repo_id, revision):  # the commit whose sizes were checked, even if there is a newer one
                 client.hf_hub_download(repo_id, name, revision=info.sha, local_dir=temporary, token=token)
         shutil.rmtree(Path(temporary) / ".cache", ignore_errors=True)  # files of the client
-        return receive(Path(temporary), out, repo_id)
+        return unpack(temporary, out, called=repo_id)
 
 
 def _replaceable(info: Any, repo_id: str, private: bool, sign: str) -> list[str]:

@@ -60,24 +60,21 @@ OF_OWN_MODELS: dict[str, type[Task]] = {Sequences.name: Sequences}
 TEXTS = "WORKBENCH_TEXTS"  # an environment variable: the folders in which texts may be read
 
 
-def make(name: str, /, **settings: Any) -> Task:
-    """A task by name.
+def make(task: str | Mapping[str, Any], /, **settings: Any) -> Task:
+    """A task by its name and settings, or of a mapping of these: `{"name": ..., setting: value, ...}`.
 
     Raises:
-        ValueError: in one line, if there is no such task, setting or value; the message says what exists.
+        ValueError: in one line, if there is no such task, setting or value, or no name; the message says what exists.
     """
+    if isinstance(task, Mapping) and "name" not in task:
+        raise ValueError(f"task needs a name; there is: {', '.join(TASKS)}")
+    named = task if isinstance(task, Mapping) else {"name": task}
+    name, settings = named["name"], {key: value for key, value in named.items() if key != "name"} | settings
     kind = lookup(OF_OWN_MODELS if name in list(OF_OWN_MODELS) else TASKS, name, "task")
     try:
         return kind(**settings)
     except ValidationError as error:
         raise ValueError(f"task {name}: {first_problem(error, kind)}") from None
-
-
-def from_settings(settings: Mapping[str, Any]) -> Task:
-    """A task from `{"name": ..., setting: value, ...}`. Raises ValueError as `make`, or if there is no name."""
-    if "name" not in settings:
-        raise ValueError(f"task needs a name; there is: {', '.join(TASKS)}")
-    return make(settings["name"], **{key: value for key, value in settings.items() if key != "name"})
 
 
 def files_of(task: Mapping[str, Any]) -> list[str]:
@@ -133,7 +130,6 @@ __all__ = [
     "counted",
     "distinct",
     "files_of",
-    "from_settings",
     "make",
     "once_each",
     "own_sequences",

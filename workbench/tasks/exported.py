@@ -34,7 +34,7 @@ class _Header(Checked):
     condition: dict[str, StrictInt | StrictStr]
 
     def recipe(self) -> Recipe:
-        return Recipe(tasks.from_settings(self.task), self.n, self.seed, self.split, self.head, self.condition)
+        return Recipe(tasks.make(self.task), self.n, self.seed, self.split, self.head, self.condition)
 
 
 def read(path: str | Path) -> tuple[Task, Iterator[Batch]]:

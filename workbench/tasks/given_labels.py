@@ -15,12 +15,6 @@ from workbench.tasks.text_labels import NAMES
 PREFIX = "label:"  # begins the name of a tensor of labels in a file of sequences
 
 
-def check_name(name: str) -> None:
-    """Raise ValueError if a label's name is that of one which every text has."""
-    if name in NAMES:
-        raise ValueError(f"every text has a label {name!r}, so that one of your own needs another name")
-
-
 def padded(
     given: Mapping[str, Sequence[Tensor]], rows: Sequence[Int[Tensor, " pos"]]
 ) -> dict[str, Int[Tensor, "sequence pos"]]:
@@ -36,7 +30,8 @@ def padded(
     """
     tensors = {}
     for name, values in given.items():
-        check_name(name)
+        if name in NAMES:
+            raise ValueError(f"every text has a label {name!r}, so that one of your own needs another name")
         whole = [torch.as_tensor(value).cpu().long() for value in values]
         if [value.shape for value in whole] != [row.shape for row in rows] or any(bool((v < -1).any()) for v in whole):
             raise ValueError(

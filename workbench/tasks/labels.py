@@ -48,14 +48,9 @@ def label_names(task: Task) -> tuple[str, ...]:
     return tuple(labels(task, task.sample(2, generator(0, "what there is to decode")).tokens))
 
 
-def is_labelled(values: Int[Tensor, "batch pos *class"]) -> Tensor:
-    """`[batch, pos]`: where a label has a value."""
-    return (values if values.ndim == 2 else values.amax(-1)) >= 0
-
-
-def has_label(rows: Int[Tensor, "n *class"]) -> Tensor:
-    """`[n]`: which rows have a value."""
-    return is_labelled(rows[None])[0]
+def is_labelled(values: Int[Tensor, "*lead class"] | Int[Tensor, "*lead"], lead: int = 2) -> Bool[Tensor, "*lead"]:
+    """Where a label has a value: `[batch, pos]`; of rows, whose `lead` is 1, `[n]`."""
+    return (values if values.ndim == lead else values.amax(-1)) >= 0
 
 
 def clause_ends(clause: Int[Tensor, "batch pos"]) -> Bool[Tensor, "batch pos"]:

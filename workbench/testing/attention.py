@@ -60,21 +60,16 @@ def some_tokens(batch: int = 3, pos: int = LENGTH) -> Tensor:
 
 
 def a_pattern_looks_back_only(variant: Variant) -> None:
-    """A pattern has no weight on later keys, none below 0, and no NaN."""
-    q, k, _ = queries_keys_values()
-    pattern = variant.layer().pattern(q, k)
+    """A pattern has no weight on later keys, none below 0, and no NaN; fewer queries than keys are the last ones."""
+    layer, (q, k, _) = variant.layer(), queries_keys_values()
+    pattern = layer.pattern(q, k)
     expected = [2, 3, LENGTH, LENGTH]
     require(list(pattern.shape) == expected, f"pattern(q, k) is [batch, head, query, key], not {list(pattern.shape)}")
     require(bool(pattern.isfinite().all()), "the pattern has NaN or infinite weights")
     require(torch.equal(pattern, pattern.tril()), "a query has weight on a later key: it sees what it predicts")
     require(bool((pattern >= 0).all()), f"the pattern has a negative weight, {pattern.min().item():.3g}")
-
-
-def fewer_queries_than_keys(variant: Variant) -> None:
-    """Where there are fewer queries than keys, the queries are the last ones."""
-    layer, (q, k, _) = variant.layer(), queries_keys_values()
     words = "the pattern of the last 4 queries is not the last 4 rows of the whole pattern"
-    require_close(layer.pattern(q[:, :, -4:], k), layer.pattern(q, k)[:, :, -4:], words, 1e-12)
+    require_close(layer.pattern(q[:, :, -4:], k), pattern[:, :, -4:], words, 1e-12)
 
 
 def the_fast_path_reads_the_pattern(variant: Variant) -> None:
@@ -138,7 +133,7 @@ def steps_are_what_they_say(variant: Variant) -> None:
 
 @torch.no_grad()
 def decoding_in_pieces(variant: Variant) -> None:
-    """`extend` in pieces, of any sizes, equals `mix` at once."""
+    """`extend` in pieces, of any sizes, equals `mix` at once; new tokens may be at different positions (`at`)."""
     layer, (q, k, v) = variant.layer(), queries_keys_values()
     for cuts in CUTS:
         memory = torch.full((2, 3, LENGTH, layer.memory_width(4)), torch.nan, dtype=torch.float64)
@@ -149,12 +144,6 @@ def decoding_in_pieces(variant: Variant) -> None:
         ]
         words = f"extend in pieces of {cuts} positions is not mix at once"
         require_close(torch.cat(read, dim=-2), layer.mix(q, k, v), words, 1e-12)
-
-
-@torch.no_grad()
-def decoding_at_different_positions(variant: Variant) -> None:
-    """One new token may be at another position in each sequence (`at`)."""
-    layer, (q, k, v) = variant.layer(), queries_keys_values()
     memory, at = torch.zeros(2, 3, LENGTH, layer.memory_width(4), dtype=torch.float64), torch.tensor([4, 7])
     layer.extend(q[:, :, :7], k[:, :, :7], v[:, :, :7], memory[:, :, :7])  # the first has 4 tokens, then padding
     one_q, one_v = (x[torch.arange(2), :, at].unsqueeze(2) for x in (q, v))
@@ -186,7 +175,7 @@ def the_future_changes_nothing(variant: Variant) -> None:
 
 
 def cached_generation(variant: Variant) -> None:
-    """Generation with a cache, also of prompts of different lengths, equals recomputing everything.
+    """What is read with a cache, in chunks or as prompts of different lengths, equals recomputing everything.
 
     In float64, so that rounding does not choose between two tokens of nearly the same logit.
     """
@@ -201,10 +190,6 @@ def cached_generation(variant: Variant) -> None:
         for alone, row in zip(prompts, decoder.generate(prompts, 8), strict=True):
             words = f"a prompt of {len(alone)} tokens is continued otherwise beside longer ones than alone"
             require(torch.equal(row, decoder.generate(alone[None], 8)[0]), words)
-
-
-def chunks_have_the_same_logits(variant: Variant) -> None:
-    """A sequence that is read in chunks has the logits of the whole."""
     decoder, whole = variant.model().double(), some_tokens(pos=16)
     logits = decoder(whole)
     for cuts in ([16], [1] * 16, [7, 9], [5, 1, 1, 6, 3]):
@@ -307,18 +292,15 @@ def half_precision_is_close(variant: Variant) -> None:
 
 CHECKS = (
     a_pattern_looks_back_only,
-    fewer_queries_than_keys,
     the_fast_path_reads_the_pattern,
     reading_is_linear,
     rows_sum_to_one_if_it_says_so,
     terms_sum_to_what_is_read,
     steps_are_what_they_say,
     decoding_in_pieces,
-    decoding_at_different_positions,
     gradients_are_right,
     the_future_changes_nothing,
     cached_generation,
-    chunks_have_the_same_logits,
     hooked_logits_are_the_bare_ones,
     an_edit_of_the_pattern_counts,
     edited_scores_count_or_are_refused,

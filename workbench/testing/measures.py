@@ -89,14 +89,10 @@ _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def its_text_says_what_it_does_not_show(measure: Measure) -> None:
-    """Its docstring says what it does not show, and what its control is."""
+    """Its docstring says what it does not show, and what its controls are, all of which exist."""
     text = " ".join((measure.module.__doc__ or "").split())
     require("not show" in text, 'its docstring says nothing of what it does "not show"')
     require("ontrol" in text, "its docstring says nothing of its controls")
-
-
-def its_controls_exist(measure: Measure) -> None:
-    """It names its controls, and all of them exist."""
     require(measure.module.CONTROLS or measure.of_weights, f"CONTROLS names none; there is: {', '.join(CONTROLS)}")
     unknown = [name for name in measure.module.CONTROLS if name not in CONTROLS]
     require(not unknown, f"CONTROLS names {unknown}; there is: {', '.join(CONTROLS)}")
@@ -153,7 +149,6 @@ def edits_and_outcomes_of_its_causal_test(measure: Measure) -> None:
 
 CHECKS = (
     its_text_says_what_it_does_not_show,
-    its_controls_exist,
     each_example_is_measured,
     the_same_twice,
     edits_and_outcomes_of_its_causal_test,

@@ -13,7 +13,7 @@ from workbench.testing import attention, measures, methods, modules, objectives,
 from workbench.testing import tasks as task_checks
 from workbench.testing.require import ContractError, NotTested
 from workbench.util.messages import brief
-from workbench.util.plugins import load_plugins, parts_of
+from workbench.util.plugins import ORIGINS, load_plugins
 from workbench.util.settings import flat
 
 Settings = Mapping[str, Sequence[dict[str, Any]]]
@@ -76,7 +76,7 @@ def cases(plugin: str | Path, settings: Settings | None = None, runs: Runs | Non
     """
     file = Path(plugin)
     loaded = load_plugins([file] if file.suffix == ".py" else [])
-    found = parts_of(file.name)
+    found = [part for part, owner in ORIGINS.items() if owner.name == file.name]
     if not found:
         there_is = ", ".join(each.name for each in loaded) or "none"
         raise ValueError(f"no plugin {file.name!r} is loaded; give a file that ends in .py, or one of: {there_is}")

@@ -31,18 +31,13 @@ def a_question_is_about_labels_that_exist(name: str) -> None:
         require(preset.names(TASKS[task]()), f"the task {task!r} has none of the labels {', '.join(preset.labels)}")
 
 
-def a_studys_runs_can_be_made(name: str) -> None:
-    """Every scale of a study is a sweep whose runs can be made."""
-    for scale, _ in _scales(STUDIES[name]):
-        require(STUDIES[name].seeds.get(scale, 0) >= 1, f"seeds says of the scale {scale!r} how many each group has")
-
-
-def a_studys_contrasts_name_its_groups(name: str) -> None:
-    """The contrasts and published figures of a study name groups that its runs make."""
+def a_studys_contrasts_name_groups_that_its_runs_make(name: str) -> None:
+    """Every scale of a study is a sweep whose runs can be made, and contrasts name their groups."""
     study = STUDIES[name]
     require(study.question.endswith("?"), f"the question ends with a question mark, not {study.question!r}")
     require(study.contrasts, "it has no contrast, so that no answer can come of it")
     for scale, groups in _scales(study):
+        require(study.seeds.get(scale, 0) >= 1, f"seeds says of the scale {scale!r} how many each group has")
         known = f"the runs of {scale!r} make: {'; '.join(sorted(groups))}"
         missing = {group for contrast in study.asked(scale) for group in contrast.groups} - groups
         require(not missing, f"a contrast names the group {min(missing, default='')!r}; {known}")
@@ -64,4 +59,4 @@ def _scales(study: Study) -> Iterator[tuple[Any, set[str]]]:
 
 PRESET_CHECKS = (a_presets_settings_fit,)
 PROBE_CHECKS = (a_question_is_about_labels_that_exist,)
-STUDY_CHECKS = (a_studys_runs_can_be_made, a_studys_contrasts_name_its_groups)
+STUDY_CHECKS = (a_studys_contrasts_name_groups_that_its_runs_make,)

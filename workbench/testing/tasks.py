@@ -186,7 +186,7 @@ def hints_have_heads(task: Task) -> None:
 
 
 def typed_questions_are_read_back(task: Task) -> None:
-    """What `question` writes, `parse` reads back as the same sequence."""
+    """What `question` writes, `parse` reads back as the same sequence; nothing typed is refused with a ValueError."""
     batch = task.sample(12, generator(7))
     for i, length in enumerate(task.lengths(batch.tokens).tolist()):
         text = task.question(batch.tokens[i])
@@ -197,10 +197,6 @@ def typed_questions_are_read_back(task: Task) -> None:
         for name in ("tokens", "targets", "loss_mask"):
             found, drawn = getattr(parsed, name), getattr(batch, name)[i : i + 1, :length]
             require(torch.equal(found, drawn), f"parse({text!r}) has other {name} than the sequence it was written of")
-
-
-def no_question_at_all_is_refused(task: Task) -> None:
-    """Nothing typed is no question, and is refused with a ValueError."""
     try:
         task.parse("")
     except ValueError:
@@ -253,7 +249,6 @@ CHECKS = (
     wrong_draws_are_refused,
     hints_have_heads,
     typed_questions_are_read_back,
-    no_question_at_all_is_refused,
     settings_make_the_task,
     delimiters_end_the_question,
     the_median_length_is_fixed,

@@ -2,7 +2,7 @@
 
 from workbench.training.loop import resume, train
 from workbench.training.paper_presets import PAPER_PRESETS
-from workbench.training.presets import PRESETS, SECONDS, preset_config, task_config
+from workbench.training.presets import PRESETS, SECONDS, preset_config
 from workbench.training.resume_seed_stack import resume_seeds
 from workbench.training.seed_stack import train_seeds
 from workbench.training.state import TrainingError
@@ -17,7 +17,6 @@ __all__ = [
     "resume",
     "resume_seeds",
     "sweep",
-    "task_config",
     "train",
     "train_seeds",
 ]

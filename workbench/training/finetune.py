@@ -18,8 +18,8 @@ from workbench.tasks import check_files
 from workbench.training.distributed import Processes
 from workbench.training.finetune_config import FinetuneConfig, Finetuned
 from workbench.training.finetune_run import FineTuning
-from workbench.training.loop import only_trainers, train_alone, train_new
-from workbench.training.state import State
+from workbench.training.loop import train_alone, train_new
+from workbench.training.state import State, only_trainer
 from workbench.util.files import check_contents, check_free, check_utf8
 from workbench.util.messages import in_one_line
 from workbench.util.strict_settings import checked
@@ -127,7 +127,7 @@ def resume_finetune(path: str | Path, *, progress: bool = True) -> Finetuned:
         return before
     check_files(before.config.task or {"name": "text", "path": before.config.text}, path)
     processes = Processes.started(before.config.device)
-    with only_trainers(path, processes):
+    with only_trainer(path, processes=processes):
         state, problems = processes.do(lambda: State.last(path))
         tuning = FineTuning(FinetuneConfig.read(path), path, progress, processes, fresh=state is None)
         if state is not None:

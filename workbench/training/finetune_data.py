@@ -121,7 +121,7 @@ class _TaskData:
         from workbench.models.pretrained.checks import n_tokens
         from workbench.models.pretrained.text_file import needed
 
-        self.task = tasks.from_settings(config.task or {})
+        self.task = tasks.make(config.task or {})
         self.length = self.task.n_ctx
         if self.length > loaded.n_ctx:
             raise ValueError(

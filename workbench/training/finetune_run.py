@@ -15,7 +15,7 @@ import torch
 
 from workbench import runs
 from workbench.objectives.seq_vcr import SeqVCR
-from workbench.tasks import from_settings
+from workbench.tasks import make
 from workbench.tasks.known_text import KnownText
 from workbench.tasks.text_file import text_parts
 from workbench.training.distributed import Processes
@@ -63,7 +63,7 @@ class FineTuning(Trained):
                 f"a step has {config.batch_size} sequences, which {processes.count} processes cannot share equally"
             )
         if config.task is not None:  # what is wrong with the data is said before a model is loaded
-            from_settings(config.task)
+            make(config.task)
         else:
             next(text_parts(Path(str(config.text))), None)
         loaded = load_causal(config.model, dtype=torch.float32, progress=self.show, attention_dropout=0.0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from workbench.training.state import Figures, State, TrainingError, forget_state
 from workbench.training.trained import Trained
 from workbench.training.training_run import TrainingRun
 from workbench.util.messages import brief, in_one_line
-from workbench.util.progress import Interrupts, time_left
+from workbench.util.progress import Interrupts, duration
 
 StepOfAll = Callable[[tuple[Batches, ...], float], Sequence[Figures | None]]
 """One optimizer step of several runs: the batches of each and the learning rate in, the figures of each out.
@@ -67,17 +67,8 @@ def train(
 def train_new(member: Trained, show: bool, problems: Sequence[str] = ()) -> None:
     """Make the folder of a run or fine-tuning, and train it by itself."""
     member.processes.do(member.create)
-    with only_trainers(member.path, member.processes):
+    with only_trainer(member.path, processes=member.processes):
         train_alone(member, show, problems)
-
-
-@contextmanager
-def only_trainers(path: Path, processes: Processes) -> Iterator[None]:
-    """Hold the lock of a folder for all processes that train it; at the end they wait for one another."""
-    with ExitStack() as lock:
-        processes.do(lambda: lock.enter_context(only_trainer(path)))
-        yield
-    processes.wait()
 
 
 def resume(path: str | Path, *, progress: bool = True, track: str | None = None) -> Run:
@@ -265,7 +256,7 @@ class Progress:
         if not self.console.is_terminal and (now - self.last_line > self.every or step == self.steps):
             self.last_line = now
             left = (now - self.started) / max(1, step - self.first) * (self.steps - step)
-            self.console.print(f"step {step}/{self.steps}  {text}  {time_left(left)}", highlight=False)
+            self.console.print(f"step {step}/{self.steps}  {text}  {duration(left)} left", highlight=False)
 
     def say(self, text: str) -> None:
         """Print a line, whoever wrote parts of it."""

@@ -199,23 +199,19 @@ PRESETS: dict[str, dict[str, Any]] = {name: preset for name, (_, preset) in _TIM
 SECONDS: dict[str, int] = {name: seconds for name, (seconds, _) in _TIMED.items()}
 
 
-def task_config(name: str, overrides: Mapping[str, Any]) -> RunConfig:
-    """A config for a task without a preset: a standard model of two layers, with some fields replaced.
-
-    Raises:
-        ValueError: if there is no such task, or a field or its value is wrong; in one line.
-    """
-    settings = overrides.get("task", {})
-    return preset_config({**_TASK, "task": {"name": name, **settings}}, {**overrides, "task": {}})
-
-
-def preset_config(config: str | RunConfig | Mapping[str, Any], overrides: Mapping[str, Any]) -> RunConfig:
+def preset_config(config: str | RunConfig | Mapping[str, Any] | None, overrides: Mapping[str, Any]) -> RunConfig:
     """A preset or a whole config, with some fields replaced.
+
+    Args:
+        config: None for a standard model of two layers, on the task that is among the fields.
+        overrides: the fields.
 
     Raises:
         ValueError: if the preset does not exist, or a field or its value is wrong; in one line.
     """
     base: Mapping[str, Any]
+    if config is None:
+        config, overrides = {**_TASK, "task": overrides.get("task", {})}, {**overrides, "task": {}}
     if isinstance(config, str):
         presets = PAPER_PRESETS if config.startswith("paper/") else PRESETS
         base = {"preset": config, **lookup(presets, config, "preset")}

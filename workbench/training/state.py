@@ -255,16 +255,29 @@ def forget_states(run: Path) -> None:
 
 
 @contextmanager
-def only_trainer(run: Path, wait: float = SECONDS_TO_LET_GO) -> Iterator[None]:
+def only_trainer(run: Path, wait: float = SECONDS_TO_LET_GO, processes: Processes | None = None) -> Iterator[None]:
     """Hold the lock of a run that is to be trained, as `only_writer`.
+
+    Args:
+        run, wait: as there.
+        processes: all those that train the run; at the end they wait for one another.
 
     Raises:
         ValueError: if another process holds it.
         TrainingError: if the disk is full.
     """
     with ExitStack() as lock:
-        try:
-            lock.enter_context(only_writer(run, wait))
-        except OSError as error:
-            raise TrainingError.cannot_write(run, error) from None
+
+        def hold() -> None:
+            try:
+                lock.enter_context(only_writer(run, wait))
+            except OSError as error:
+                raise TrainingError.cannot_write(run, error) from None
+
+        if processes is None:
+            hold()
+        else:
+            processes.do(hold)
         yield
+    if processes is not None:
+        processes.wait()

@@ -93,7 +93,8 @@ class Plugin:
         return f"{self.name} ({mark})" if mark else self.name
 
 
-_origins: dict[tuple[str, str], Plugin] = {}  # (kind, name of a part) -> the plugin that it came with
+ORIGINS: dict[tuple[str, str], Plugin] = {}
+"""(kind, name of a part) -> the plugin that it came with; nothing of the parts of this package."""
 _files: dict[Path, Plugin] = {}
 
 
@@ -124,17 +125,7 @@ def load_plugins(files: Iterable[str | Path] = ()) -> list[Plugin]:
         _load_file(path)
     if paths:
         os.environ[PLUGINS] = os.pathsep.join(map(str, paths))
-    return list(dict.fromkeys(_origins.values()))
-
-
-def plugins_of(parts: Iterable[tuple[str, str]]) -> list[Plugin]:
-    """The plugins that parts, each a kind and a name, came with; nothing for those of this package."""
-    return list(dict.fromkeys(_origins[part] for part in parts if part in _origins))
-
-
-def parts_of(plugin: str) -> list[tuple[str, str]]:
-    """The parts, each a kind and a name, that came with the plugin of this name."""
-    return [part for part, owner in _origins.items() if owner.name == plugin]
+    return list(dict.fromkeys(ORIGINS.values()))
 
 
 def sources() -> dict[str, str]:
@@ -170,7 +161,7 @@ def not_loaded(noted: Any) -> str:
     """
     notes = [note for note in noted if isinstance(note, Mapping)] if isinstance(noted, list) else []
     needed = [Plugin(*(str(note.get(name, ""))[:64] for name in ("name", "version", "sha256"))) for note in notes[:8]]
-    loaded = {plugin.name for plugin in _origins.values()}
+    loaded = {plugin.name for plugin in ORIGINS.values()}
     missing = ", ".join(str(plugin) for plugin in needed if plugin.name not in loaded)
     if not missing:
         return ""
@@ -184,7 +175,7 @@ def changed_since(noted: Iterable[Any]) -> str:
     Args:
         noted: each with `name`, `version` and `sha256`.
     """
-    loaded = {plugin.name: plugin for plugin in _origins.values()}
+    loaded = {plugin.name: plugin for plugin in ORIGINS.values()}
     then = [Plugin(note.name, note.version, note.sha256) for note in noted]
     now = [(before, loaded[before.name]) for before in then if loaded.get(before.name, before) != before]
     return "; ".join(f"it was made with the plugin {before}, and {after} is loaded" for before, after in now)
@@ -193,7 +184,7 @@ def changed_since(noted: Iterable[Any]) -> str:
 def _load_installed(kind: str, point: EntryPoint) -> None:
     distribution = point.dist
     plugin = Plugin(distribution.name, distribution.version) if distribution else Plugin(point.module)
-    if _origins.get((kind, point.name)) == plugin:
+    if ORIGINS.get((kind, point.name)) == plugin:
         return
     try:
         part = point.load()
@@ -220,10 +211,10 @@ def _load_file(path: Path) -> None:
     if same := [other for other in _files if other.name == path.name and other != path]:
         raise ValueError(f"two plugins are named {path.name}: {same[0]} and {path}; rename one")
     parts, before = _parts_in(_executed(path), path), _files.get(path)
-    own = [part for part, owner in _origins.items() if owner == before]
+    own = [part for part, owner in ORIGINS.items() if owner == before]
     replaced = {(kind, name): KINDS[kind].parts.pop(name) for kind, name in own}
     for part in own:
-        del _origins[part]
+        del ORIGINS[part]
     try:
         _add(parts, plugin)
     except ValueError:
@@ -305,7 +296,7 @@ def _add(parts: Mapping[tuple[str, str], Any], plugin: Plugin) -> None:
     for (kind, name), part in parts.items():
         words = KINDS[kind].words
         if name in tables[kind]:
-            whose = _origins.get((kind, name))
+            whose = ORIGINS.get((kind, name))
             owner = f" (of the plugin {whose})" if whose else ""
             raise ValueError(f"the plugin {plugin.name} has a {words} {name!r}, which exists already{owner}; rename it")
         check_name(name, f"the {words}, as of the plugin {plugin.name}")
@@ -320,4 +311,4 @@ def _add(parts: Mapping[tuple[str, str], Any], plugin: Plugin) -> None:
             raise ValueError(f"{called} calls itself {own!r}; give both the same name")
     for (kind, name), part in parts.items():
         tables[kind][name] = part
-        _origins[kind, name] = plugin
+        ORIGINS[kind, name] = plugin

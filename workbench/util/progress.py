@@ -103,7 +103,7 @@ class _Display:
         if not self.told:
             self.told = now
             keeps = "; Ctrl-C keeps what is done" if self.keeps or self.whole else ""
-            self.console.print(f"{brief(what)}: {in_words(whole)}{keeps}", highlight=False, soft_wrap=True)
+            self.console.print(f"{brief(what)}: about {duration(whole)}{keeps}", highlight=False, soft_wrap=True)
             if self.console.is_terminal and not self.console.quiet:
                 columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
                 self.bar = Progress(*columns, console=self.console)
@@ -113,8 +113,8 @@ class _Display:
             self.bar.update(self.bar.task_ids[0], completed=share, description=brief(what))
         elif now - self.told > BETWEEN_LINES and share < 1:
             self.told = now
-            left = time_left(whole * (1 - share))
-            self.console.print(f"{brief(what)}: {share:.0%}, {left}", highlight=False, soft_wrap=True)
+            left = duration(whole * (1 - share))
+            self.console.print(f"{brief(what)}: {share:.0%}, {left} left", highlight=False, soft_wrap=True)
 
 
 _display: ContextVar[_Display | None] = ContextVar("display", default=None)
@@ -194,11 +194,6 @@ def interrupted() -> bool:
     return display is not None and display.stopped
 
 
-def in_words(seconds: float) -> str:
-    """About how long something takes."""
-    return f"about {seconds / 60:.0f} min" if seconds > 90 else f"about {seconds:.0f} s"
-
-
-def time_left(seconds: float) -> str:
-    """How long something will still take, in words."""
-    return f"{seconds / 60:.0f} min left" if seconds > 90 else f"{seconds:.0f} s left"
+def duration(seconds: float) -> str:
+    """How long something takes: `5 min`, or `30 s`."""
+    return f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s"

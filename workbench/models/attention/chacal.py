@@ -12,8 +12,8 @@ from pydantic import Field
 from torch import Tensor
 
 from workbench.models.attention import base
-from workbench.models.attention.chacal_blocks import chacal_blocks, default_block, extend_blocks
-from workbench.models.attention.chacal_rows import Form, Shape
+from workbench.models.attention.chacal_blocks import chacal_blocks, default_block
+from workbench.models.attention.chacal_rows import Form, Shape, solve_rows
 
 
 class ChacalAttention(base.Attention):
@@ -125,15 +125,22 @@ class ChacalAttention(base.Attention):
     def extend(self, q: Tensor, k: Tensor, v: Tensor, memory: Tensor, at: Tensor | None = None) -> Tensor:
         with torch.autocast(q.device.type, enabled=False):
             q, k, new = q.to(memory.dtype), k.to(memory.dtype), v.to(memory.dtype)
-            if v.shape[-2] == 1:
+            n_new = v.shape[-2]
+            if n_new == 1:
                 return self._extend_by_one(q, k, new, memory, at).to(v.dtype)
             assert at is None, "sequences of different lengths go on by one token at a time"
             s = self.settings
             shape = Shape(s.gamma, s.form, s.diagonal, default_block(k.shape[-2]))
             q = self.scale_queries(q, k)
+            q, k, new = (x.flatten(0, 1) for x in (q, k, new))
             # a view of memory, never a copy: its new rows are written through it
             flat = memory.view(-1, *memory.shape[-2:])
-            z = extend_blocks(q.flatten(0, 1), k.flatten(0, 1), new.flatten(0, 1), flat, shape)
+            if s.form == "eq5":
+                z = solve_rows(q, k, new, flat, shape)
+            else:
+                values, outputs = flat.chunk(2, dim=-1)
+                values[:, -n_new:] = new
+                z = solve_rows(q, k, values, outputs, shape)
             return z.view_as(v).to(v.dtype)
 
     def _extend_by_one(self, q: Tensor, k: Tensor, v: Tensor, memory: Tensor, at: Tensor | None) -> Tensor:

@@ -98,25 +98,6 @@ def default_block(n_pos: int) -> int:
     return min(n_pos, next((block for length, block in longest.items() if n_pos <= length), 96))
 
 
-def extend_blocks(
-    q: Float[Tensor, "n new d_head"],
-    k: Float[Tensor, "n pos d_head"],
-    v: Float[Tensor, "n new d_value"],
-    memory: Float[Tensor, "n pos d_memory"],
-    shape: Shape,
-) -> Float[Tensor, "n new d_value"]:
-    """What the last `new` of `pos` positions read, given what the earlier ones left in memory (Eq. 9).
-
-    Memory holds the solved values W for Eq. 5; for Eq. 7, whose recurrence is over the outputs, V beside Y. The new
-    positions' rows are written there.
-    """
-    if shape.form == "eq5":
-        return chacal_rows.solve_rows(q, k, v, memory, shape)
-    values, outputs = memory.chunk(2, dim=-1)
-    values[:, -v.shape[1] :] = v
-    return chacal_rows.solve_rows(q, k, values, outputs, shape)
-
-
 # From tensors `[n, pos, d]`, and the shape as the last argument: Y and two tensors that backward needs beside it.
 _Blocks, _TransformedBlocks = differentiable(
     lambda *tensors_and_shape: WAYS[tensors_and_shape[-1].way].outputs(*tensors_and_shape),

@@ -86,18 +86,6 @@ def no_bridge(model: PreTrainedModel, name: str) -> str:
     return f"TransformerLens's bridge of {type(model).__name__} does not fit {name}{how}, so that it cannot be opened"
 
 
-def check_shape(bridge: TransformerBridge, model: PreTrainedModel, name: str) -> None:
-    """Raise ValueError unless a bridge has a list of layers, whose residual is as wide as a token's embedding."""
-    if not hasattr(bridge, "blocks"):
-        raise ValueError(f"{name} is of another family: it has no single list of layers; {HIDDEN_STATES}")
-    width = cast(Tensor, model.get_input_embeddings().weight).shape[1]
-    if width != bridge.cfg.d_model:
-        raise ValueError(
-            f"{name} is of another family: its embedding is {width} wide and its residual {bridge.cfg.d_model}, so "
-            f"that no token has a direction in the residual; {HIDDEN_STATES}"
-        )
-
-
 def check_bridge(hooked: TransformerBridge, tokens: Tokens, expected: Logits, name: str, unfit: str) -> None:
     """Raise ValueError unless a bridge computes these logits, in blocks that add what attention and an MLP write.
 

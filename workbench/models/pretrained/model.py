@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Int
@@ -216,7 +216,14 @@ def _bridged(model: PreTrainedModel, variants: Sequence[Attention], name: str) -
         bridge = build_bridge_from_module(
             model, type(model).__name__, hf_config=copy.deepcopy(model.config), model_name=name
         )
-    checks.check_shape(bridge, model, name)
+    if not hasattr(bridge, "blocks"):
+        raise ValueError(f"{name} is of another family: it has no single list of layers; {checks.HIDDEN_STATES}")
+    width = cast(Tensor, model.get_input_embeddings().weight).shape[1]
+    if width != bridge.cfg.d_model:
+        raise ValueError(
+            f"{name} is of another family: its embedding is {width} wide and its residual {bridge.cfg.d_model}, so "
+            f"that no token has a direction in the residual; {checks.HIDDEN_STATES}"
+        )
     hooked = put_variants(bridge.eval(), variants)
     checks.check_bridge(hooked, tokens, expected, name, unfit)
     return hooked

@@ -7,18 +7,15 @@ import sys
 from workbench.training.sweeps.job import Job
 from workbench.util.child_processes import work
 
-
-def kind_of_job(name: str) -> type[Job]:
-    """A kind of job by the module and name of its class; no other is imported."""
-    if name == "workbench.training.finetune_job:FinetuneJob":
+if __name__ == "__main__":
+    kind: type[Job]  # by the module and name of its class; no other is imported
+    if sys.argv[2] == "workbench.training.finetune_job:FinetuneJob":
         from workbench.training.finetune_job import FinetuneJob
 
-        return FinetuneJob
-    assert name == "workbench.training.sweeps.jobs:RunJob", name
-    from workbench.training.sweeps.jobs import RunJob
+        kind = FinetuneJob
+    else:
+        assert sys.argv[2] == "workbench.training.sweeps.jobs:RunJob", sys.argv[2]
+        from workbench.training.sweeps.jobs import RunJob
 
-    return RunJob
-
-
-if __name__ == "__main__":
-    work(kind_of_job(sys.argv[2]).work)
+        kind = RunJob
+    work(kind.work)

@@ -27,7 +27,7 @@ from workbench.training.trackers import tracker
 from workbench.util.files import check_can_make
 from workbench.util.lookup import check_name
 from workbench.util.messages import brief
-from workbench.util.progress import time_left
+from workbench.util.progress import duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -249,7 +249,7 @@ class Board:
         steps_left = sum(job.steps - job.step for job in self.jobs if job.status in ("running", "waiting"))
         if steps_done <= 0 or not steps_left:
             return text
-        return f"{text}, {time_left((time.monotonic() - self.started) / steps_done * steps_left)}"
+        return f"{text}, {duration((time.monotonic() - self.started) / steps_done * steps_left)} left"
 
 
 def _figures(job: Job) -> str:

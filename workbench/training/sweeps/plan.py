@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from workbench.runs import RunConfig
-from workbench.training.presets import PRESETS, preset_config, task_config
+from workbench.training.presets import PRESETS, preset_config
 from workbench.util.files import check_file, read_toml
 from workbench.util.lookup import check_name
 from workbench.util.messages import brief
@@ -166,8 +166,7 @@ def _runs_of(file: SweepFile, variant: _Variant) -> Iterator[Planned]:
                     inner[last] = deepcopy(value)
             if task is not None:
                 overrides["task"] = {"name": task, **overrides.get("task", {})}
-            made = preset_config(preset, overrides) if preset else task_config(str(task), overrides)
-            yield Planned(name, variant.name, choice, made)
+            yield Planned(name, variant.name, choice, preset_config(preset or None, overrides))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
 
