@@ -6,8 +6,9 @@ causal_test(run, "minimum", point="blocks.0.hook_resid_mid", positions="delimite
 ask(run, "minimum")                                        # both, as one of `PRESETS`
 
 labels.py, positions.py        what is decoded, and where
-probing.py                     fit a probe and its baselines on a run
-probe_kinds.py, logistic.py    the kinds of probe
+probing.py                     probe a run: what is decoded at every point, beside its baselines
+fitting.py, probe_kinds.py     how a probe is fitted and tested, and the kinds there are
+fitted.py                      what a fitted probe gives
 baselines_and_controls.py      what a probe is compared with
 causal_test.py                 is it used?
 label_directions.py            LEACE, which finds what the causal test edits
@@ -26,8 +27,8 @@ from workbench.probes.answer import Answer
 from workbench.probes.baselines_and_controls import CONDITIONS
 from workbench.probes.causal_result import Use
 from workbench.probes.causal_test import causal_test
-from workbench.probes.decoding import KINDS
 from workbench.probes.description_length import Description, description_length
+from workbench.probes.fitting import KINDS
 from workbench.probes.positions import RULES, rules_for
 from workbench.probes.presets import PRESETS, applicable, ask
 from workbench.probes.probing import gain, probe, probe_capture, selectivity, verdict

@@ -14,7 +14,7 @@ from workbench.judgement.probed import Finding
 from workbench.measurement import Measurement
 from workbench.probes.baselines_and_controls import ProbeData, Source
 from workbench.probes.causal_result import Use
-from workbench.probes.decoding import R2
+from workbench.probes.fitting import R2
 from workbench.probes.positions import Rule
 from workbench.tasks import Sequences
 from workbench.tasks.labels import TOKEN

@@ -26,8 +26,8 @@ from workbench.judgement.decodable import (
 )
 from workbench.measurement.controls import untrained as nulls
 from workbench.models import OwnModel
-from workbench.probes import decoding, probe_inputs
-from workbench.probes.decoding import REGRESSION, Split
+from workbench.probes import fitting, probe_inputs
+from workbench.probes.fitting import REGRESSION, Split
 from workbench.probes.positions import Rows, Rule, rows
 from workbench.runs import Run
 from workbench.tasks import Batch, Task, distinct
@@ -190,7 +190,7 @@ class ProbeData:
     def outcome(
         self, condition: str, kind: str, settings: dict[str, Any]
     ) -> Float[Tensor, "label point place sequence"]:
-        """The share decoded of each tested sequence under a condition (see `decoding.decode`)."""
+        """The share decoded of each tested sequence under a condition (see `fitting.decode`)."""
         if condition == UNTRAINED:
             draws = [self._decoded(read(self.where), self.y, kind, settings) for read in self._untrained()]
             outcomes = torch.stack(draws)
@@ -222,12 +222,12 @@ class ProbeData:
         """The share right if the answer is always the most frequent class; for a regression the mean: R² is 0."""
         if kind == REGRESSION:
             return torch.zeros_like(self._from_token(kind, settings))
-        return decoding.by_token(None, self.y, self.split)
+        return fitting.by_token(None, self.y, self.split)
 
     def _from_token(self, kind: str, settings: dict[str, Any]) -> Float[Tensor, "label place sequence"]:
         """The share decoded from the current token alone."""
         if kind != REGRESSION:
-            return decoding.by_token(self.tokens, self.y, self.split)
+            return fitting.by_token(self.tokens, self.y, self.split)
         one_hot = torch.nn.functional.one_hot(self.tokens).float()[None]
         return self._decoded(one_hot, self.y, kind, settings)[:, 0]
 
@@ -262,7 +262,7 @@ class ProbeData:
             one_hot = torch.nn.functional.one_hot(pairs).float()[None]
             found = self._decoded(one_hot, known, kind, settings)[:, 0]
         else:
-            found = decoding.by_token(pairs, known, self.split)
+            found = fitting.by_token(pairs, known, self.split)
         return self._not_of_position(found)
 
     @cached_property
@@ -294,7 +294,7 @@ class ProbeData:
         return torch.where(itself[:, None, None], torch.nan, found)
 
     def _decoded(self, x: Tensor, y: list[Tensor], kind: str, settings: dict[str, Any]) -> Tensor:
-        return decoding.decode(x, y, self.split, kind=kind, generator=generator(self.seed, "probe"), **settings)
+        return fitting.decode(x, y, self.split, kind=kind, generator=generator(self.seed, "probe"), **settings)
 
 
 def _columns(values: Int[Tensor, "place n"]) -> Float[Tensor, "place n column"]:

@@ -19,7 +19,7 @@ from torch import Tensor
 from workbench.judgement.decodable import CONTROL, SHUFFLED, TRAINED, UNTRAINED
 from workbench.measurement import Measurement
 from workbench.probes.baselines_and_controls import ProbeData, Source
-from workbench.probes.decoding import Predicted, Split, columns, fit_and_test, varied, whole
+from workbench.probes.fitting import Predicted, Split, columns, fit_and_test, varied, whole
 from workbench.probes.positions import Rule
 from workbench.runs import Run
 from workbench.tasks.labels import is_labelled

@@ -16,7 +16,7 @@ from workbench.probes.answer import Answer, Tested, by_place
 from workbench.probes.baselines_and_controls import CONDITIONS
 from workbench.probes.causal_result import Use
 from workbench.probes.causal_test import EDITED, NULL_DRAWS, Experiment
-from workbench.probes.decoding import REGRESSION
+from workbench.probes.fitting import REGRESSION
 from workbench.probes.positions import BOX, Rule
 from workbench.probes.probing import probe
 from workbench.runs import Run

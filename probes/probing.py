@@ -21,7 +21,7 @@ from workbench.measurement import intervals as statistics
 from workbench.measurement.measurement import SEED
 from workbench.probes import probe_inputs
 from workbench.probes.baselines_and_controls import CONDITIONS, ProbeData, Source
-from workbench.probes.decoding import R2, REGRESSION, probe_of_kind
+from workbench.probes.fitting import R2, REGRESSION, probe_of_kind
 from workbench.probes.positions import Rule
 from workbench.runs import Run
 from workbench.util.lookup import lookup

@@ -17,7 +17,7 @@ from workbench.mechanisms import MECHANISMS, chain_following
 from workbench.models.compiled import sorter
 from workbench.models.hooked import hook
 from workbench.probes import causal_test
-from workbench.probes.decoding import Split, decode
+from workbench.probes.fitting import Split, decode
 from workbench.tasks import make
 from workbench.util.seeds import generator
 

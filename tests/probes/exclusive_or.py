@@ -18,7 +18,7 @@ import torch
 from workbench import tasks
 from workbench.judgement.decodable import BASELINES, Decodable, Worth, judge
 from workbench.probes.baselines_and_controls import ProbeData, Source
-from workbench.probes.decoding import Split
+from workbench.probes.fitting import Split
 from workbench.probes.positions import Rows
 from workbench.probes.probing import measure
 from workbench.tasks import Batch

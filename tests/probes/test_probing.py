@@ -17,7 +17,7 @@ from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.probes import CONDITIONS, Worth, description_length, judge, probe, probe_capture, selectivity, verdict
 from workbench.probes.baselines_and_controls import ProbeData, Source
 from workbench.probes.causal_test import _others
-from workbench.probes.decoding import Split, by_token, decode
+from workbench.probes.fitting import Split, by_token, decode
 from workbench.probes.positions import Rows
 from workbench.runs import Run
 from workbench.runs.compiled import compile_run

@@ -18,7 +18,7 @@ from tests.models.tiny_tokenizers import of_words
 from workbench.cli import main
 from workbench.models.pretrained import load_model
 from workbench.models.pretrained.labelled_file import labelled_sequences
-from workbench.probes import decoding, labels
+from workbench.probes import fitting, labels
 from workbench.probes import text as text_probes
 from workbench.tasks import Sequences, own_sequences
 
@@ -207,7 +207,7 @@ def test_a_label_of_many_classes_is_read_at_a_stated_sample_of_positions(
 def test_ctrl_c_keeps_the_points_that_are_probed(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fitted, decode = [], decoding.decode
+    fitted, decode = [], fitting.decode
 
     def interrupted_at_the_third(*given: Any, **named: Any) -> Any:
         fitted.append(1)
@@ -215,7 +215,7 @@ def test_ctrl_c_keeps_the_points_that_are_probed(
             os.kill(os.getpid(), signal.SIGINT)
         return decode(*given, **named)
 
-    monkeypatch.setattr(decoding, "decode", interrupted_at_the_third)
+    monkeypatch.setattr(fitting, "decode", interrupted_at_the_third)
     text = ["--text", str(place / "text.txt"), "--length", "8", "--n", "100", "--json"]
     assert main(["probe", str(place / "llama"), "previous_token", *text]) == 130
     out, err = capsys.readouterr()

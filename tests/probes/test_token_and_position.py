@@ -14,7 +14,7 @@ from workbench.judgement.decodable import ADDED, PAIRS, TOKEN, UNTRAINED, Decoda
 from workbench.judgement.words import probes as words
 from workbench.probes import CONDITIONS
 from workbench.probes.baselines_and_controls import ProbeData, Source
-from workbench.probes.decoding import Split
+from workbench.probes.fitting import Split
 from workbench.probes.positions import Rows
 from workbench.probes.probing import measure
 from workbench.tasks import Batch

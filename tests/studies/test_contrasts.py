@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from workbench.judgement.contrast import FEWEST_SEEDS, Rule, together
+from workbench.judgement.verdict import FEWEST_SEEDS, Rule, together
 from workbench.judgement.words.studies import sentence
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import over_seeds

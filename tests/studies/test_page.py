@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from workbench.cli import main
-from workbench.judgement.contrast import Verdict
+from workbench.judgement.verdict import Verdict
 from workbench.judgement.words.studies import sentence
 from workbench.studies import STUDIES, keep_earlier, read_ledger
 from workbench.studies.page import page, plot

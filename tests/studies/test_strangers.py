@@ -16,8 +16,8 @@ from markdown_it import MarkdownIt
 
 from workbench import studies
 from workbench.cli import main
-from workbench.judgement.contrast import ContrastKind, ContrastQuestion, Group, Outcome, Verdict
 from workbench.judgement.tuning import Tried, Tuning
+from workbench.judgement.verdict import ContrastKind, ContrastQuestion, Group, Outcome, Verdict
 from workbench.measurement import Measurement
 from workbench.studies import SMALL, Published, Reaches, Result, Study, find_study, read_ledger, run_study, write_pages
 from workbench.studies.engine import RESULT

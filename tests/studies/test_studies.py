@@ -21,8 +21,8 @@ import torch
 from workbench import studies
 from workbench.cli import main
 from workbench.inspection import found
-from workbench.judgement.contrast import ContrastKind, ContrastQuestion
 from workbench.judgement.tuning import AS_PLANNED, Tried, Tuning
+from workbench.judgement.verdict import ContrastKind, ContrastQuestion
 from workbench.judgement.words.findings import statements
 from workbench.judgement.words.studies import sentence, tuned
 from workbench.measurement import Measurement

@@ -22,7 +22,7 @@ from workbench.instruments.residual import projection
 from workbench.instruments.residual.trajectory import ranks
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook
-from workbench.probes.decoding import Split, decode
+from workbench.probes.fitting import Split, decode
 from workbench.tasks import TASKS, Batch, Task, correct, make, predicted, whole
 from workbench.util.seeds import generator
 from workbench.util.ties import agreement, clear, exactly, hit, named, on_top

@@ -11,9 +11,9 @@ resume/stack.json                the seeds that are trained together with this o
 
 from __future__ import annotations
 
-from workbench.runs.config import RunConfig, parse_config
+from workbench.runs.config import CONFIG, LONGEST_CONFIG, RunConfig, parse_config
 from workbench.runs.expand_paths import open_runs
-from workbench.runs.folder import CONFIG, LONGEST_CONFIG, METRICS, STACK, Run, load_run, means_run, scan_runs
+from workbench.runs.folder import METRICS, STACK, Run, load_run, means_run, scan_runs
 from workbench.runs.log import read_log
 from workbench.runs.model_run import ModelRun, open_model
 from workbench.runs.new_run import HeldRun, check_place, create, save_model, save_run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import torch
@@ -25,11 +26,15 @@ from workbench.models import DecoderConfig
 from workbench.objectives import OBJECTIVES, Objective
 from workbench.runs.conditions import parse_conditions
 from workbench.runs.fit_to_task import check_fit, fit_to_task
-from workbench.tasks import Task
+from workbench.tasks import SEQUENCES, Sequences, Task, check_files
+from workbench.util.files import read_object
 from workbench.util.lookup import lookup
 from workbench.util.messages import brief, first_problem
+from workbench.util.plugins import not_loaded
 from workbench.util.strict_settings import Checked, checked
 
+CONFIG = "config.json"
+LONGEST_CONFIG = 2**20  # bytes: 1,000 layers with a dozen settings each
 FORMAT: Literal[1] = 1
 NOT_SETTINGS = ("seed", "preset", "device", "workers", "format", "plugins")  # by which runs of one group may differ
 HOW_OFTEN = ("log_every", "eval_every", "save_every", "checkpoint_every", "checkpoint_count", "checkpoint_at")
@@ -240,3 +245,28 @@ def parse_config(data: Any, *, of_a_run: bool = False) -> RunConfig:
         return RunConfig.model_validate(data, context={"of_a_run": of_a_run})
     except ValidationError as error:
         raise ValueError(first_problem(error, RunConfig)) from None
+
+
+def read_config(path: Path) -> RunConfig:
+    """The config of the run in whose folder this file is.
+
+    Raises:
+        ValueError: in one line, naming the file, if it is no config that this version reads.
+    """
+    data = read_object(path, LONGEST_CONFIG)
+    if data.get("format") != FORMAT:
+        if "format" not in data and "model_type" in data:
+            raise ValueError(
+                f"{path.parent} is a model of Hugging Face, not a run folder; "
+                f"`workbench inspect {path.parent} --text FILE` inspects it on a text of yours"
+            )
+        raise ValueError(f"{path} is of format {data.get('format')!r}; this version reads format {FORMAT}")
+    try:
+        if isinstance(data.get("task"), dict):
+            task = data["task"]
+            if (task.get("name"), task.get("path")) == (Sequences.name, SEQUENCES):  # they lie in the run's own folder
+                data["task"] = {**task, "path": str(path.parent / SEQUENCES)}
+            check_files(data["task"], path.parent)
+        return parse_config(data, of_a_run=True)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}{not_loaded(data.get('plugins'))}") from None

@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from workbench.runs.folder import CONFIG, Run, load_run, scan_runs
+from workbench.runs.config import CONFIG
+from workbench.runs.folder import Run, load_run, scan_runs
 from workbench.util.messages import Notice
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.models import MODELS, Decoder, OwnModel
 from workbench.models.own_model_config import OwnModelConfig
-from workbench.runs.config import FORMAT, RunConfig, parse_config
+from workbench.runs.config import CONFIG, RunConfig, read_config
 from workbench.runs.fit_to_task import LARGEST_NUMBER
 from workbench.runs.log import read_log
 from workbench.runs.weights import (
@@ -26,10 +26,10 @@ from workbench.runs.weights import (
     step_of,
     weights_of,
 )
-from workbench.tasks import SEQUENCES, TASKS, Sequences, Task, check_files
-from workbench.util.files import check_contents, is_run, is_within, load_tensors, read_metadata, read_object
+from workbench.tasks import TASKS, Task
+from workbench.util.files import check_contents, is_run, is_within, load_tensors, read_metadata
 from workbench.util.messages import Notice, brief, harmless, in_one_line
-from workbench.util.plugins import changed_since, not_loaded
+from workbench.util.plugins import changed_since
 from workbench.util.seeds import generator
 
 if TYPE_CHECKING:
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 
     from workbench.models.hooked import AnyHooked
 
-CONFIG, METRICS = "config.json", "metrics.jsonl"
+METRICS = "metrics.jsonl"
 STACK = "stack.json"  # in the folder of the states
-LONGEST_CONFIG = 2**20  # bytes: 1,000 layers with a dozen settings each
 
 
 @dataclass(frozen=True)
@@ -236,7 +235,7 @@ def load_run(path: str | Path | Run) -> Run:
         hint = f"; it contains the runs {names}" if names else ""
         raise ValueError(f"{path} is not a run folder: it has no {CONFIG}{hint}")
     check_contents(path)
-    run = Run(path, _read_config(path / CONFIG))
+    run = Run(path, read_config(path / CONFIG))
     if changed := changed_since(run.config.plugins):
         warnings.warn(f"{path}: {changed}; its numbers may have changed with it", Notice, stacklevel=2)
     if run.finished:
@@ -262,23 +261,3 @@ def scan_runs(root: str | Path, open_run: Callable[[Path], Run] | None = None) -
         except ValueError as error:
             problems.append(str(error))
     return runs, problems
-
-
-def _read_config(path: Path) -> RunConfig:
-    data = read_object(path, LONGEST_CONFIG)
-    if data.get("format") != FORMAT:
-        if "format" not in data and "model_type" in data:
-            raise ValueError(
-                f"{path.parent} is a model of Hugging Face, not a run folder; "
-                f"`workbench inspect {path.parent} --text FILE` inspects it on a text of yours"
-            )
-        raise ValueError(f"{path} is of format {data.get('format')!r}; this version reads format {FORMAT}")
-    try:
-        if isinstance(data.get("task"), dict):
-            task = data["task"]
-            if (task.get("name"), task.get("path")) == (Sequences.name, SEQUENCES):  # they lie in the run's own folder
-                data["task"] = {**task, "path": str(path.parent / SEQUENCES)}
-            check_files(data["task"], path.parent)
-        return parse_config(data, of_a_run=True)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}{not_loaded(data.get('plugins'))}") from None

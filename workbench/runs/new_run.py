@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from workbench.models import MODELS, Decoder, OwnModel
-from workbench.runs.config import RunConfig, parse_config
-from workbench.runs.folder import CONFIG, STACK, Run, load_run
+from workbench.runs.config import CONFIG, RunConfig, parse_config
+from workbench.runs.folder import STACK, Run, load_run
 from workbench.runs.weights import DTYPES, STATES, WEIGHTS, save_weights, weights_of
 from workbench.tasks import SEQUENCES, Sequences, Task, check_files, own_sequences
 from workbench.util.files import check_free, new_folder, write_atomically

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from workbench.judgement.contrast import Outcome, Verdict
+from workbench.judgement.verdict import Outcome, Verdict
 from workbench.studies.contrasts import Contrast, Higher, Near, Reaches, StaysBelow
 from workbench.studies.engine import RESULT, Engine
 from workbench.studies.from_file import study_from_file

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workbench.judgement.contrast import FEWEST_SEEDS, ContrastKind, Group, Outcome, Rule, Verdict
 from workbench.judgement.tuning import AS_PLANNED, Tried, Tuning
+from workbench.judgement.verdict import FEWEST_SEEDS, ContrastKind, Group, Outcome, Rule, Verdict
 from workbench.judgement.words.studies import what
 from workbench.measurement import intervals
 from workbench.measurement.measurement import interval

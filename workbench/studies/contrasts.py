@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from workbench.judgement.contrast import ContrastKind, ContrastQuestion, Group, Outcome, decide
+from workbench.judgement.verdict import ContrastKind, ContrastQuestion, Group, Outcome, decide
 from workbench.judgement.words.studies import Places, question
 from workbench.measurement import Measurement
 from workbench.measurement.places import place_in_words

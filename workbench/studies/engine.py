@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 
-from workbench.judgement.contrast import Outcome
 from workbench.judgement.tuning import AS_PLANNED, Tuning
+from workbench.judgement.verdict import Outcome
 from workbench.measurement import Measurement
 from workbench.measurement.compare_runs import over_seeds
 from workbench.runs import CONFIG, METRICS, Run, load_run, read_log

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from workbench.judgement.contrast import Verdict
 from workbench.judgement.tuning import Tuning
+from workbench.judgement.verdict import Verdict
 from workbench.judgement.words.studies import in_short, sentence, tuned
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import number, with_interval

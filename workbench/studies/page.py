@@ -8,7 +8,7 @@ from pathlib import Path
 
 from workbench.figures.drawing import Drawing, element, text
 from workbench.figures.style import BLUE, GREY
-from workbench.judgement.contrast import ContrastKind, Group, Outcome, Verdict
+from workbench.judgement.verdict import ContrastKind, Group, Outcome, Verdict
 from workbench.judgement.words.studies import sentence
 from workbench.measurement.numbers import number, with_interval
 from workbench.measurement.places import place_in_words

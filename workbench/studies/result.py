@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from pydantic import ValidationError
 
-from workbench.judgement.contrast import Outcome, Verdict, together
 from workbench.judgement.rule import Stored
 from workbench.judgement.tuning import Tried, Tuning
+from workbench.judgement.verdict import Outcome, Verdict, together
 from workbench.judgement.words.studies import sentence
 from workbench.measurement import Measurement
 from workbench.runs.config import HOW_OFTEN

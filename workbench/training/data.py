@@ -12,11 +12,10 @@ import torch
 from workbench.runs import RunConfig
 from workbench.tasks import Batch, Task
 from workbench.tasks.stream import in_order
+from workbench.training.curriculum import DRAWN_AHEAD, curriculum_batches
 from workbench.training.hint_mixing import Batches, purpose, sizes, sizes_of_steps
 from workbench.training.training_set import batches_of_set
 from workbench.util.seeds import generator
-
-DRAWN_AHEAD = 16  # steps
 
 
 def training_batches(
@@ -35,7 +34,7 @@ def training_batches(
     """
     begin = first - first % config.bucket_steps
     if config.curriculum:
-        batches = _of_curriculum(task, config, begin, passed)
+        batches = curriculum_batches(task, config, begin, passed, _fresh)
     else:
         if config.train_size is None:
             batches = in_order(partial(_fresh, task, config.seed), sizes_of_steps(config, begin), config.workers)
@@ -85,16 +84,6 @@ def _shifted(task: Task, config: RunConfig, batches: Iterator[Batches], first: i
             shares = torch.rand(len(batch), generator=draws, dtype=torch.float64)
             shifted.append(replace(batch, start=(shares * room).long()))
         yield tuple(shifted)
-
-
-def _of_curriculum(task: Task, config: RunConfig, first: int, passed: Callable[[], int]) -> Iterator[Batches]:
-    """Fresh batches of the task that the curriculum is at, drawn several at a time, up to the next evaluation."""
-    tasks, steps = (*config.curriculum_tasks(), task), sizes_of_steps(config, first)
-    while first < config.steps:
-        several = min(DRAWN_AHEAD, config.eval_every - first % config.eval_every, config.steps - first)
-        now = tasks[min(passed(), len(tasks) - 1)]
-        yield from [_fresh(now, config.seed, of_step) for of_step in islice(steps, several)]
-        first += several
 
 
 def _fresh(task: Task, seed: int, step_and_sizes: tuple[int, dict[str, int]]) -> Batches:

@@ -18,11 +18,11 @@ from workbench.runs import RunConfig
 from workbench.runs.conditions import condition_in_words
 from workbench.tasks import Batch, Task, Truth, correct, whole
 from workbench.tasks.answers import Answers
+from workbench.training.curriculum import RIGHT, curriculum_held_out
 from workbench.training.data import held_out
 from workbench.training.training_set import TrainingSet
 from workbench.util.seeds import generator
 
-OF_CURRICULUM = "accuracy/curriculum"
 AT_ONCE = 128  # sequences in a forward pass
 
 Figures = dict[str, float]
@@ -68,10 +68,7 @@ class Evaluation:
         elif config.eval_training:
             draws = generator(config.seed, "evaluation", "training")
             self.training = task.sample(config.eval_size, draws, split="train")
-        self.curriculum = [
-            easier.sample(config.eval_size, generator(config.seed, "evaluation", "curriculum", number), split="test")
-            for number, easier in enumerate(config.curriculum_tasks())
-        ]
+        self.curriculum = curriculum_held_out(config)
         self.conditions: dict[str, Batch] = {}
         for condition in (*(task.conditions if config.eval_conditions else ()), *config.test_conditions):
             name = condition_in_words(condition)
@@ -102,7 +99,7 @@ class Evaluation:
             figures["curriculum"] = passed
         if passed < len(self.curriculum):
             of_step = self._predicted(model, self.curriculum[passed], device, "/curriculum")
-            figures[OF_CURRICULUM] = of_step[OF_CURRICULUM]
+            figures[RIGHT] = of_step[RIGHT]
         for name, batch in self.conditions.items():
             figures |= self._predicted(model, batch, device, f"/test {name}")
         for ending, answers in self.answers.items():

@@ -17,9 +17,10 @@ from workbench import runs
 from workbench.models import Decoder
 from workbench.runs import Run, RunConfig
 from workbench.tasks import Task
+from workbench.training.curriculum import passes
 from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
-from workbench.training.evaluation import OF_CURRICULUM, Evaluation
+from workbench.training.evaluation import Evaluation
 from workbench.training.hint_mixing import Batches, sizes
 from workbench.training.optimizer_step import Step, make_optimizer
 from workbench.training.state import Figures, Learner, TrainingError, forget_states
@@ -135,7 +136,7 @@ class TrainingRun(Trained):
                 self._checkpoint()
             reached = {"event": "target", "step": learner.step, config.stop_on: figures.get(config.stop_on)}
             self.target = reached if config.stops_at(figures) else None
-            if learner.passed < len(config.curriculum) and figures[OF_CURRICULUM] >= config.curriculum_at:
+            if passes(config, learner.passed, figures):
                 learner.passed += 1
                 self.write({"event": "curriculum", "step": learner.step, "passed": learner.passed})
         self.target, learner.passed = self.processes.agree((self.target, learner.passed))

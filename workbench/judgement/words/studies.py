@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.judgement.contrast import (
+from workbench.judgement.tuning import Tried
+from workbench.judgement.verdict import (
     LAST_PART,
     PLATEAU,
     RIGHT,
@@ -18,7 +19,6 @@ from workbench.judgement.contrast import (
     Rule,
     Verdict,
 )
-from workbench.judgement.tuning import Tried
 from workbench.measurement.numbers import counted, difference, number, percent, percents, with_interval
 from workbench.measurement.places import place_in_words
 
