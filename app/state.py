@@ -250,23 +250,16 @@ def opened(run: Run, step: int | None = None) -> Opened:
         ValueError: in one line, if the weights do not fit the config, or there is no such checkpoint.
     """
     on_page()[str(run.path)] = run
-    return _opened(str(run.path), run.version_at(step), step)
-
-
-def run_of(path: str) -> Run:
-    """The run of a path: a run folder, or the explorer's model. Raises ValueError as `load_run`."""
-    model = model_run()
-    return model if model is not None and str(model.path) == path else load_run(path)
+    return _opened(str(run.path), run.version_at(step), step, run)
 
 
 @st.cache_resource(show_spinner="Loading the model …", max_entries=24)
-def _opened(path: str, version: int, step: int | None) -> Opened:
+def _opened(path: str, version: int, step: int | None, _run: Run) -> Opened:
     from workbench.models.hooked import hook
 
-    run = run_of(path)
-    model = run.model(step)
-    subject = Subject.of(model, run.task(), run.name_at(step))
-    return Opened(run, step, version, model, hook(model), subject, hook_names(subject))
+    model = _run.model(step)
+    subject = Subject.of(model, _run.task(), _run.name_at(step))
+    return Opened(_run, step, version, model, hook(model), subject, hook_names(subject))
 
 
 # A resource, not data: a capture refers to its model, which is shared and never copied.

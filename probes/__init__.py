@@ -8,7 +8,7 @@ ask(run, "minimum")                                        # both, as one of `PR
 labels.py, positions.py        what is decoded, and where
 probing.py                     probe a run: what is decoded at every point, beside its baselines
 fitting.py, probe_kinds.py     how a probe is fitted and tested, and the kinds there are
-fitted.py                      what a fitted probe gives
+probe_models.py                what a fitted probe gives
 baselines_and_controls.py      what a probe is compared with
 causal_test.py                 is it used?
 label_directions.py            LEACE, which finds what the causal test edits

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from workbench.probes.fitted import Kind
 from workbench.probes.probe_kinds import PROBES, ridge_numbers
+from workbench.probes.probe_models import Kind
 from workbench.util.lookup import lookup
 from workbench.util.ties import hit
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from workbench.probes.fitted import NEVER, Kind, Linear, Network, Scale, absent, at_least, one_hot
+from workbench.probes.probe_models import NEVER, Kind, Linear, Network, Scale, absent, at_least, one_hot
 
 
 def logistic(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 
 import workbench
 from tests.test_layers import ROOMS
@@ -113,10 +114,43 @@ def test_a_sweep_is_a_preset_with_a_grid(tmp_path: Path, monkeypatch: pytest.Mon
     few = {"steps": 0, "eval_size": 4, "task": {"n": 8, "k": 2}, "model": {"d_model": 16, "n_heads": 2}}
     frame = workbench.sweep("chain-chacal", grid={"seed": [0, 1]}, settings=few, workers=1, progress=False)
     assert frame["seed"].tolist() == [0, 1] and (tmp_path / "sweeps" / "chain-chacal" / "results.parquet").is_file()
-    with pytest.raises(ValueError, match=r"out is a folder, not .*; what is varied is given as grid="):
-        workbench.sweep("chain-chacal", {"seed": [0, 1]})  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="unknown field 'seeds'; there is: preset, task, settings, grid"):
-        workbench.sweep("chain-chacal", seeds=[0, 1])
+    varied = {"learning_rate": [1e-3, 1e-4]}
+    frame = workbench.sweep("chain-chacal", varied, seeds=2, out="both", settings=few, workers=1, progress=False)
+    assert sorted(zip(frame["learning_rate"], frame["seed"], strict=True)) == [
+        (1e-4, 0),
+        (1e-4, 1),
+        (1e-3, 0),
+        (1e-3, 1),
+    ]
+    with pytest.raises(ValueError, match="a sweep has one folder and one grid; there is also 'again'"):
+        workbench.sweep("chain-chacal", varied, "again", out="both", progress=False)
+    with pytest.raises(ValueError, match=r"there is also .*'seed': \[1\]"):
+        workbench.sweep("chain-chacal", {"seed": [1]}, grid={"seed": [0]})
+    with pytest.raises(ValueError, match="unknown field 'colours'; there is: preset, task, settings, grid"):
+        workbench.sweep("chain-chacal", colours=[0, 1])
+
+
+def test_two_runs_are_compared_whether_listed_or_not(run: Run, tmp_path: Path) -> None:
+    for given in ((run.path, run), ([run.path, run],)):
+        with pytest.raises(ValueError, match="a run was named twice"):
+            workbench.inspect(*given, out=tmp_path / "two", progress=False)
+    with pytest.raises(ValueError, match="one after the other, or as one list"):
+        workbench.inspect([run.path], run.path)
+
+
+def test_a_page_is_exported_where_it_is_named(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "run.html"
+    assert workbench.export(run, page=page) == page and page.stat().st_size > 0
+    with pytest.raises(ValueError, match=r"a page is one file: a\.html or b\.html\?"):
+        workbench.export(run, "a.html", page="b.html")
+    with pytest.raises(ValueError, match="give the path of what to write after the run"):
+        workbench.export(run, page=True)
+
+
+def test_a_run_draws_a_batch_of_its_own(run: Run) -> None:
+    _, cache = run.hooked().run_with_cache(run.batch(4).tokens)
+    assert len(cache["blocks.0.attn.hook_pattern"]) == 4
+    assert torch.equal(run.batch(4, seed=1).tokens, run.batch(4, seed=1).tokens)
 
 
 def test_a_former_name_works_and_is_told_the_new_one() -> None:

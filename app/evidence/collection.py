@@ -13,7 +13,7 @@ import streamlit as st
 
 from workbench.app import state
 from workbench.app.evidence.pin import Pin
-from workbench.app.evidence.places import InMemory, OnDisk, Place, why_read_only
+from workbench.app.evidence.storage import InMemory, OnDisk, Place, why_read_only
 from workbench.app.fields.url import memory
 from workbench.app.panels.clicks import component
 from workbench.app.server.guard import may_write

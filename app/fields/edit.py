@@ -25,7 +25,7 @@ from workbench.app.fields.widgets import choose
 from workbench.app.state import Look
 from workbench.instruments.residual import projection
 from workbench.interventions import CutEdge, Edit, Exchange, Head, MoveEdge, Patch, RemoveHead, RemoveWrite
-from workbench.interventions.one_input import INSTEAD
+from workbench.interventions.edits import INSTEAD
 from workbench.mechanisms import suggestions
 from workbench.models.facts import why_watched
 

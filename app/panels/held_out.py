@@ -10,7 +10,6 @@ import streamlit as st
 
 from workbench.app.panels import code
 from workbench.app.panels.code import Symbol
-from workbench.app.state import run_of
 from workbench.inspection import Result, Sample, inspect_run
 from workbench.inspection.found import SEED, n_each
 from workbench.runs import Run
@@ -67,10 +66,10 @@ def _inspected(run: Run, **how: Any) -> HeldOut:
 
 
 def _cached(run: Run, **how: Any) -> HeldOut:
-    return _held_out(str(run.path), run.version_at(how["step"]), how)
+    return _held_out(str(run.path), run.version_at(how["step"]), how, run)
 
 
 # A resource, not data: measurements are never changed, and a copy of many takes longer than drawing them.
 @st.cache_resource(show_spinner="Measuring on held-out sequences …", max_entries=400)
-def _held_out(path: str, version: int, how: dict[str, Any]) -> HeldOut:
-    return _inspected(run_of(path), **how)
+def _held_out(path: str, version: int, how: dict[str, Any], _run: Run) -> HeldOut:
+    return _inspected(_run, **how)

@@ -98,7 +98,11 @@ def chapter(told: Symbol, number: int, look: Look) -> None:
     """One finding in a sentence, with its pictures and what they do not show."""
     one: Chapter = value_of(told)[number]
     with panel(one.title, "story") as p:
-        st.markdown(plain(_short(one.title, one.statement)))
+        if one.statement.parts:
+            st.markdown(f"**{plain(capitalised(one.statement.brief))}.**")
+            st.markdown("\n".join(f"- {plain(part)}" for part in one.statement.parts))
+        else:
+            st.markdown(plain(_short(one.title, one.statement)))
         if one.statement.chips:
             with st.container(horizontal=True, key="how-story"):
                 how_it_works.chips(one.statement, st, look.opened.run)

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.app.conftest import APP
 from tests.app.support import charts, drawings, page, same
-from workbench.app.evidence import collection, html_page, places
+from workbench.app.evidence import collection, html_page, storage
 from workbench.app.evidence.pin import Pin, figure_of
 from workbench.app.evidence.svg import only_shapes
 from workbench.figures import Drawing
@@ -65,7 +65,7 @@ def with_pin(explorer: AppTest, button: str = "residual-pin", **query: str) -> A
 
 def pins(folder: Path) -> list[Pin]:
     """The pins that lie in a folder, all of which can be read."""
-    found, problems = places.OnDisk(folder).pins()
+    found, problems = storage.OnDisk(folder).pins()
     assert not problems
     return found
 
@@ -79,7 +79,7 @@ def example(**about: object) -> Pin:
 
 def write(folder: Path, name: str = "f" * 24, **changed: object) -> Path:
     """A file of a pin, some of whose values are changed."""
-    path = folder / places.FOLDER / f"{name}.json"
+    path = folder / storage.FOLDER / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(json.loads(example().model_dump_json()) | {"id": name} | changed))
     return path
@@ -163,7 +163,7 @@ def test_where_the_folder_cannot_be_written_pins_stay_in_the_browser_and_it_says
     elif reason == "view-only":
         monkeypatch.setattr(collection, "may_write", lambda: False)
     elif reason == "not a folder":
-        (folder / places.FOLDER).write_text("mine")
+        (folder / storage.FOLDER).write_text("mine")
     else:
         shutil.rmtree(folder / run)
     before = sorted(folder.rglob("*"))
@@ -250,19 +250,19 @@ DAMAGED: dict[str, dict[str, object]] = {
 def test_a_damaged_pin_is_said_in_one_line_and_stays(folder: Path, how: str) -> None:
     path = write(folder, **DAMAGED[how])
     content = path.read_bytes()
-    found, (problem,) = places.OnDisk(folder).pins()
+    found, (problem,) = storage.OnDisk(folder).pins()
     assert not found and path.name in problem and "\n" not in problem and len(problem) < 310
-    places.OnDisk(folder).put(example())
-    assert path.read_bytes() == content and len(places.OnDisk(folder).pins()[0]) == 1
+    storage.OnDisk(folder).put(example())
+    assert path.read_bytes() == content and len(storage.OnDisk(folder).pins()[0]) == 1
 
 
 def test_files_that_are_too_large_or_lead_elsewhere_are_left_out(folder: Path, tmp_path: Path) -> None:
-    write(folder, "0" * 24).write_text("x" * (places.MOST_BYTES + 1))
+    write(folder, "0" * 24).write_text("x" * (storage.MOST_BYTES + 1))
     outside = write(folder, "1" * 24).rename(tmp_path / f"{'1' * 24}.json")
-    (folder / places.FOLDER / outside.name).symlink_to(outside)
-    write(folder, "2" * 24).rename(folder / places.FOLDER / f"{'3' * 24}.json")
+    (folder / storage.FOLDER / outside.name).symlink_to(outside)
+    write(folder, "2" * 24).rename(folder / storage.FOLDER / f"{'3' * 24}.json")
     write(folder, "4" * 24).write_text("[" * 100_000)
-    found, problems = places.OnDisk(folder).pins()
+    found, problems = storage.OnDisk(folder).pins()
     assert not found and len(problems) == 4
 
 
@@ -272,23 +272,23 @@ def test_nothing_is_written_through_a_strangers_link(folder: Path, tmp_path: Pat
     mine.write_text("mine")
     (path.parent / f".{path.name}.partial").symlink_to(mine)
     with pytest.raises(ValueError, match="link"):
-        places.OnDisk(folder).note(path.stem, "a note")
+        storage.OnDisk(folder).note(path.stem, "a note")
     shutil.rmtree(path.parent)
     (tmp_path / "elsewhere").mkdir()
-    (folder / places.FOLDER).symlink_to(tmp_path / "elsewhere")
+    (folder / storage.FOLDER).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ValueError, match="link"):
-        places.OnDisk(folder).put(example())
+        storage.OnDisk(folder).put(example())
     assert mine.read_text() == "mine" and not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_there_is_room_for_so_many_pins(folder: Path) -> None:
-    for number in range(places.MOST):
+    for number in range(storage.MOST):
         write(folder, f"{number:024x}")
     with pytest.raises(ValueError, match="remove one first"):
-        places.OnDisk(folder).put(example())
+        storage.OnDisk(folder).put(example())
     write(folder)
-    found, problems = places.OnDisk(folder).pins()
-    assert len(found) == places.MOST and "1 more" in problems[0]
+    found, problems = storage.OnDisk(folder).pins()
+    assert len(found) == storage.MOST and "1 more" in problems[0]
 
 
 @pytest.mark.parametrize(

@@ -127,13 +127,22 @@ def test_buttons_walk_through_the_checkpoints_and_stop_at_both_ends(explorer: Ap
 
 def test_the_accuracy_beside_a_checkpoint_is_its_own_or_says_whose_it_is(run_root: Path) -> None:
     run = load_run(run_root / "chain-chacal")
-    logged = run.metrics().dropna(subset="accuracy").set_index("step")["accuracy"]
+    logged = run.metrics().dropna(subset="accuracy").set_index("step")[["accuracy", "whole_answer"]]
     measured, end = int(logged.index[0]), run.step()
     assert measured < end == logged.index[-1]
-    of = " (answer tokens, on 64 held-out sequences drawn as in training)"
-    assert right(run, measured) == f"**accuracy {percent(logged[measured])} at step {measured:,}**{of}"
-    assert right(run, None) == f"**accuracy {percent(logged[end])} at the end**{of}"
-    assert right(run, 1) == f"**not measured at step 1** but accuracy {percent(logged[end])} at the end{of}"
+
+    def at(step: int, where: str) -> str:
+        tokens, whole = map(percent, logged.loc[step])
+        of = f"(answer tokens, on 64 held-out sequences drawn as in training; whole answers {whole})"
+        return f"accuracy {tokens} {where} {of}"
+
+    def bold(said: str) -> str:
+        number, rest = said.split(" (")
+        return f"**{number}** ({rest}"
+
+    assert right(run, measured) == bold(at(measured, f"at step {measured:,}"))
+    assert right(run, None) == bold(at(end, "at the end"))
+    assert right(run, 1) == f"**not measured at step 1** but {at(end, 'at the end')}"
 
 
 def test_the_words_at_the_last_step_are_inside_the_figure(explorer: AppTest) -> None:

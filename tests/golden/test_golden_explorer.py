@@ -14,7 +14,7 @@ from tests.app.support import numbers
 from tests.golden import links
 from tests.golden.picture import HERE
 from workbench.app.evidence.pin import Pin, figure_of
-from workbench.app.evidence.places import FOLDER, OnDisk
+from workbench.app.evidence.storage import FOLDER, OnDisk
 from workbench.app.views import PAGES
 from workbench.figures import Drawing
 

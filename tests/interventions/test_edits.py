@@ -25,8 +25,8 @@ from workbench.interventions import (
     try_edit,
     writes,
 )
-from workbench.interventions.edit import heads_at
-from workbench.interventions.one_input import AVERAGED
+from workbench.interventions.edit_protocol import heads_at
+from workbench.interventions.edits import AVERAGED
 from workbench.mechanisms.suggestions import another, strongest_edge, suggestions
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.compiled import chaser, sorter

@@ -20,7 +20,7 @@ from workbench.judgement.words.findings import (
     statements,
     what_it_costs,
 )
-from workbench.judgement.words.many import sentences
+from workbench.judgement.words.summary import sentences
 
 SAMPLE = MeasuredOn(drawn=128, distinct=117, kind="held-out")
 CLAIMS = ("copy", "minimum", "successor", "identity_removed", "chain_following", "carry")
@@ -86,14 +86,14 @@ def test_a_head_is_told_by_what_is_lost_without_it_and_what_it_reads() -> None:
 
 def test_claims_together_say_how_often_each_holds_and_whether_it_is_needed() -> None:
     judged = [one_of("minimum", 0.9), one_of("copy", 1.0, Against.NO_MORE), one_of("carry", 0.0)]
-    places, unknown = [one.places for one in judged], "need untested"
+    places, unknown = [one.places for one in judged], "need not tested"
     told = (
         "1 of 3 claims hold beyond their controls: Minimum (90%, {}); not so Copy (100%, no more than under a control"
     )
     assert claims.how_many(places, {"minimum": "needed"}) == f"{told.format('needed')}), Carry (0%)."
     needs = {one.claim: claims.need_in_a_word(one.places) for one in judged} | {"copy": "needed"}
     assert claims.how_many(places, needs) == f"{told.format(unknown)}, but needed), Carry (0%)."
-    for need, words in ((Need.LOST, "needed"), (Need.NOT_NEEDED, "not needed"), (Need.AS_NULLS, "need unclear")):
+    for need, words in ((Need.LOST, "needed"), (Need.NOT_NEEDED, "not needed"), (Need.AS_NULLS, "need not settled")):
         assert claims.need_in_a_word(one_of("minimum", 0.9, need=need).places) == words
     assert claims.how_many(places[:1]) == "The one claim holds beyond its controls: Minimum (90%)."
     assert claims.how_many(places[2:]) == "The one claim does not hold beyond its controls: Carry (0%)."

@@ -10,8 +10,8 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from workbench.probes.fitted import NEVER
 from workbench.probes.probe_kinds import PROBES, logistic, low_rank, mlp, nearest_mean, ridge, ridge_numbers
+from workbench.probes.probe_models import NEVER
 
 
 def noisy(n: int = 600, d: int = 12, classes: int = 4, spread: float = 2.0) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from workbench.inspection.judged import judged_claims
 from workbench.inspection.seed_groups import seed_groups
 from workbench.judgement.rule import Against
 from workbench.judgement.words import claims
-from workbench.judgement.words.many import MOST, sentences
+from workbench.judgement.words.summary import MOST, sentences
 from workbench.report import inspect
 from workbench.report.comparisons import clearest, over_seeds
 from workbench.runs.compiled import compile_run

@@ -19,6 +19,7 @@ from workbench.runs import Run, load_run, states
 from workbench.tasks import TASKS, make
 from workbench.tasks.answers import Answers
 from workbench.training import preset_config
+from workbench.training.checkpoints import keeps_checkpoint
 from workbench.training.data import training_batches
 from workbench.training.evaluation import Evaluation
 from workbench.training.hint_mixing import turns
@@ -236,7 +237,7 @@ def test_checkpoints_by_schedule_and_by_event(tmp_path: Path) -> None:
         level = event["passed"][-1]
         assert accuracy[event["step"]] >= level and (accuracy.loc[: event["step"] - 1] < level).all()
     scheduled = {0, 1, 3, 11, 36, 120}
-    assert {step for step in range(121) if run.config.keeps_checkpoint(step)} == scheduled
+    assert {step for step in range(121) if keeps_checkpoint(run.config, step)} == scheduled
     assert set(run.checkpoints()) == scheduled | {event["step"] for event in events}
     fresh = workbench.Decoder(run.config.model, workbench.generator(0, "weights")).state_dict()
     assert all(torch.equal(fresh[name], tensor) for name, tensor in run.model(0).state_dict().items())

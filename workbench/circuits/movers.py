@@ -18,7 +18,7 @@ from workbench.circuits.comparison import Comparison, activations
 from workbench.circuits.direct import direct_logit_attribution
 from workbench.circuits.nodes import SITES
 from workbench.interventions import Head
-from workbench.interventions.edit import put
+from workbench.interventions.edit_protocol import put
 from workbench.measurement import Measurement
 from workbench.tasks import Pairs
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from workbench.circuits.comparison import Comparison, activations
 from workbench.circuits.nodes import SITES
-from workbench.interventions.edit import put
+from workbench.interventions.edit_protocol import put
 from workbench.models import AnyHooked
 from workbench.models.facts import agree
 from workbench.tasks import Pairs

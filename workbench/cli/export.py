@@ -44,10 +44,10 @@ def run(options: argparse.Namespace, _: list[str]) -> None:
 
 def export(
     run: Run | str | Path,
-    out: str | Path,
+    out: str | Path | None = None,
     *,
     hugging_face: bool = False,
-    page: bool = False,
+    page: bool | str | Path = False,
     repo_id: str | None = None,
     progress: bool = False,
 ) -> Path:
@@ -57,12 +57,18 @@ def export(
         run: the run or its folder.
         out: what to write; it must not exist yet.
         hugging_face, repo_id: as for `sharing.export`, which writes the run itself.
-        page: write one HTML file to look at instead, as `report.run_page.export_page`.
+        page: write one HTML file to look at instead, as `report.run_page.export_page`; its path is this or `out`.
         progress: of a page, show a progress bar on standard error.
 
     Raises:
-        ValueError: as those do, or if a page is to be of Hugging Face.
+        ValueError: as those do, if a page is to be of Hugging Face, or if no path is given, or two.
     """
+    if isinstance(page, str | Path):
+        if out is not None:
+            raise ValueError(f"a page is one file: {out} or {page}?")
+        out = page
+    if out is None:
+        raise ValueError("give the path of what to write after the run")
     if page:
         if hugging_face:
             raise ValueError("a page is no model of Hugging Face: ask for one of the two (--page, --hugging-face)")

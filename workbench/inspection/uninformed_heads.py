@@ -25,7 +25,7 @@ from workbench.circuits.movers import difference_lost, moves
 from workbench.inspection.baseline_models import Model, uninformed_model
 from workbench.instruments.attention import head_roles
 from workbench.interventions import Head, Hooks
-from workbench.interventions.edit import check_head, edited_logits, put
+from workbench.interventions.edit_protocol import check_head, edited_logits, put
 from workbench.measurement import Measurement
 from workbench.measurement.controls import SHUFFLED, UNTRAINED
 from workbench.models import AnyHooked, OwnModel

@@ -7,7 +7,7 @@ On one input, with what becomes of its answers:
     figures.edited(tried)
 
 Such an edit is a small frozen dataclass, an `Edit`: `CutEdge`, `RemoveHead`, `RemoveWrite`, `MoveEdge`, `Patch` and
-`Exchange` (`one_input`), and `AlongDirection` of a basis of one's own; `mechanisms.suggestions` has those that are
+`Exchange` (`edits`), and `AlongDirection` of a basis of one's own; `mechanisms.suggestions` has those that are
 worth trying on an input. One input is a case, not a rate: it shows that something *can* matter. `go_on` (`generation`)
 continues a prompt under such edits. `swap` puts one input's residual into another run, at every pair of layers
 (Patchscopes).
@@ -15,13 +15,13 @@ continues a prompt under such edits. `swap` puts one input's residual into anoth
 Causal tests (`workbench.mechanisms`) have rates, over many inputs at once and beside edits elsewhere. They are made of
 `cut_edges`, `SpanEdit` and `ReadBy` (`many_inputs`), and of `outcomes`, which draws what is edited and counts what
 becomes of the answers; `cut_test` is a whole test of a claim about edges. Every edit ends in `put` or
-`put_rows` (`edit`).
+`put_rows` (`edit_protocol`).
 """
 
 from __future__ import annotations
 
 from workbench.interventions.along_direction import AlongDirection
-from workbench.interventions.edit import (
+from workbench.interventions.edit_protocol import (
     Edit,
     Head,
     Hooks,
@@ -32,9 +32,9 @@ from workbench.interventions.edit import (
     put_rows,
     writes,
 )
+from workbench.interventions.edits import CutEdge, Exchange, MoveEdge, Patch, RemoveHead, RemoveWrite
 from workbench.interventions.many_inputs import ReadBy, SpanEdit, activation, cut_edges, exchanged, read_by
 from workbench.interventions.next_token import NextToken, next_token
-from workbench.interventions.one_input import CutEdge, Exchange, MoveEdge, Patch, RemoveHead, RemoveWrite
 from workbench.interventions.outcomes import (
     OUTCOMES,
     REMOVED,

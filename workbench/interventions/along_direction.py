@@ -9,8 +9,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from workbench.capture import Capture
-from workbench.interventions import edit
-from workbench.interventions.edit import AtPosition, Hooks
+from workbench.interventions.edit_protocol import AtPosition, Hooks, point_in_words, points, put
 from workbench.models import AnyHooked
 from workbench.tasks import Task
 from workbench.util.lookup import lookup
@@ -51,7 +50,7 @@ class AlongDirection(AtPosition):
     position: int | None = None
 
     def in_words(self, task: Task) -> str:
-        where = "" if self.point is None else f" ({edit.point_in_words(self.point)})"
+        where = "" if self.point is None else f" ({point_in_words(self.point)})"
         return (
             WORDS[self.how].format(name=self.direction, value=self.value)
             + (self.where_in_words or " everywhere")
@@ -64,7 +63,7 @@ class AlongDirection(AtPosition):
         direction, point = named[self.direction], self.point or named.point
         if point is None:
             raise ValueError(f"{named.name} does not say where its directions were found: name a point")
-        lookup(dict.fromkeys(edit.points(seen.subject)), point, "point")
+        lookup(dict.fromkeys(points(seen.subject)), point, "point")
         new = lookup(NEW, self.how, "edit along a direction")
         where = self.mask(seen)[:, None]
 
@@ -72,6 +71,6 @@ class AlongDirection(AtPosition):
             d = direction.to(activation)
             coordinate = (activation @ d / (d @ d))[..., None]
             moved = activation + (new(coordinate, self.value) - coordinate) * d
-            return edit.put(activation, hook, where=where, values=moved)
+            return put(activation, hook, where=where, values=moved)
 
         return [(point, move)]

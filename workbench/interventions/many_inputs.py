@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from workbench.capture import visit
-from workbench.interventions.edit import Head, Hooks, check_head, edited_logits, heads_at, in_layers, put
+from workbench.interventions.edit_protocol import Head, Hooks, check_head, edited_logits, heads_at, in_layers, put
 from workbench.models import AnyHooked
 from workbench.models.facts import EditReachesNothingError
 from workbench.tasks import Batch

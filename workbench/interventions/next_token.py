@@ -20,7 +20,7 @@ from torch import Tensor
 
 from workbench.capture import Capture, Subject
 from workbench.instruments.attention import attention_graph
-from workbench.interventions.edit import Edit, Head, Hooks, edited_logits, put
+from workbench.interventions.edit_protocol import Edit, Head, Hooks, edited_logits, put
 from workbench.interventions.outcomes import can_remove_heads
 from workbench.measurement import Measurement
 from workbench.models import AnyHooked

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from workbench.capture import Subject
-from workbench.interventions.edit import Head, Hooks, check_head, edited_logits, head_in_words, put
+from workbench.interventions.edit_protocol import Head, Hooks, check_head, edited_logits, head_in_words, put
 from workbench.interventions.many_inputs import ReadBy, SpanEdit, cut_edges
 from workbench.measurement import Measurement
 from workbench.models import AnyHooked

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from workbench.capture import LOGITS, Subject, visit
 from workbench.instruments.residual.projection import from_embedding
-from workbench.interventions.edit import edited_logits, put_rows, span
+from workbench.interventions.edit_protocol import edited_logits, put_rows, span
 from workbench.measurement import Measurement
 from workbench.models import AnyHooked
 from workbench.util.lookup import lookup

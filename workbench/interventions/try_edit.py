@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 
 from workbench.capture import LOGITS, Capture, capture
 from workbench.instruments.residual import projection
-from workbench.interventions.edit import Edit
+from workbench.interventions.edit_protocol import Edit
 from workbench.measurement import Measurement
 from workbench.measurement.numbers import percent
 from workbench.models import AnyHooked

@@ -20,7 +20,7 @@ from workbench.inspection.geometry import geometry as run_geometry
 from workbench.inspection.over_training import Timeline, follow
 from workbench.inspection.own_basis import OwnBasis, own_basis
 from workbench.inspection.seed_groups import seed_groups
-from workbench.judgement.words import many
+from workbench.judgement.words import summary
 from workbench.report.circuits import RunCircuit, circuit_section, run_circuit
 from workbench.report.comparisons import (
     OverSeeds,
@@ -33,7 +33,7 @@ from workbench.report.comparisons import (
 )
 from workbench.report.figure_files import FORMATS, write_figures
 from workbench.report.numbers import FILES, PAGE, only_report, write_comparisons, write_numbers
-from workbench.report.page import page
+from workbench.report.report_page import page
 from workbench.report.sections import Section, further_sections, sections
 from workbench.report.table import all_columns, claim_lines, rows, summarise
 from workbench.runs import Run, open_runs
@@ -115,12 +115,12 @@ class Report:
         return as_json({"format": "inspect/1", "says": self.says, "measurements": numbers})
 
 
-def inspect(given: Any, on: Any = None, *, text: str | Path | None = None, **options: Any) -> Report:
+def inspect(given: Any, *more: Any, on: Any = None, text: str | Path | None = None, **options: Any) -> Report:
     """Measure runs, models of Hugging Face on a text, or a model in memory, and write a report.
 
     Args:
-        given: runs, run folders or folders of runs; with `text` models of Hugging Face, each a folder or a name on the
-            hub: one or several, side by side. With `on` a model in memory, as for `inspect_model`.
+        given, more: runs, run folders or folders of runs; with `text` models of Hugging Face, each a folder or a name
+            on the hub: one or several, side by side, also as a list. Or a model in memory, and what to measure it on.
         on: of a model in memory: a task whose vocabulary is the model's, or token sequences, as `inspect_model`.
         text: of models of Hugging Face: a text file in UTF-8.
         options: as for `inspect_runs`; with `text` as for `report.hugging_face.inspect_text`; with `on` as for
@@ -130,17 +130,25 @@ def inspect(given: Any, on: Any = None, *, text: str | Path | None = None, **opt
     Raises:
         ValueError: if a model in memory is given without `on`, or as those raise it.
     """
+    if isinstance(given, nn.Module) and on is None and len(more) == 1:
+        (on,), more = more, ()
     if on is not None:
+        if more:
+            raise ValueError("one model in memory is measured at a time")
         out = options.pop("out", None)
         return write([inspect_model(given, on, **options)], out)
     if isinstance(given, nn.Module):
         raise ValueError("a model in memory is measured on something: give token sequences, or a task, after it")
+    if isinstance(given, str | Path | Run):
+        given = [given, *more]
+    elif more:
+        raise ValueError("give several runs one after the other, or as one list")
     options = {"progress": True} | options
     if text is None:
         return inspect_runs(given, **options)
     from workbench.report.hugging_face import inspect_text  # which imports this room
 
-    return inspect_text([given] if isinstance(given, str | Path) else given, text, **options)
+    return inspect_text(given, text, **options)
 
 
 def inspect_runs(
@@ -274,14 +282,14 @@ def write_report(
     columns = all_columns(inspected)
     table, names = rows(columns), [column.name for column in columns]
     measured = [findings(one) for one in seed_groups(inspected) if one.results]
-    found = many.sentences(measured, clearest(groups))
+    found = summary.sentences(measured, clearest(groups))
     told = [own.says for own in asked.own_bases.values()]
     parts = ["\n".join([*found, *told]), summarise(columns, table)]
     if differences is not None:
         parts.append(comparison_text(comparison_heading(differences), differences, *(one.name for one in inspected)))
     parts += [comparison_text(over_seeds_heading(one), one.differences, one.first, one.second) for one in groups]
-    summary = "\n\n".join(parts)
-    report = Report(inspected, summary, None, drawn, *asked, differences, groups, [])
+    said = "\n\n".join(parts)
+    report = Report(inspected, said, None, drawn, *asked, differences, groups, [])
     if folder is None:
         return report
     counts = f"{how_made}; n counts distinct ones"

@@ -27,8 +27,8 @@ from workbench.interventions import (
     points,
     writes,
 )
-from workbench.interventions.edit import edited_logits
-from workbench.interventions.one_input import AVERAGED
+from workbench.interventions.edit_protocol import edited_logits
+from workbench.interventions.edits import AVERAGED
 from workbench.models import AnyHooked, AnyModel, Decoder
 from workbench.models.facts import EDITED, FEW, EditReachesNothingError, check_editable, probe_tokens, watched_only
 from workbench.models.hooked import hook

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -191,19 +190,6 @@ class RunConfig(Checked):
             except ValueError as error:
                 raise ValueError(f"curriculum, step {number}: {error}") from None
         return tuple(easier)
-
-    def keeps_checkpoint(self, step: int) -> bool:
-        """Whether a checkpoint is kept after a step, whatever the accuracy; step 0 is the model before training."""
-        if step == 0:
-            return bool(self.checkpoint_every or self.checkpoint_count or self.checkpoint_at)
-        if self.checkpoint_every and step % self.checkpoint_every == 0:
-            return True
-        if not self.checkpoint_count:
-            return False
-        # Checkpoint i is at step steps^(i / (count − 1)), rounded; only the i nearest to this step can be it.
-        last = self.checkpoint_count - 1
-        near = round(last * math.log(step) / math.log(self.steps)) if self.steps > 1 else last
-        return any(0 <= i <= last and round(self.steps ** (i / last)) == step for i in (near - 1, near, near + 1))
 
     def stops_at(self, figures: Mapping[str, float]) -> bool:
         """Whether these figures of an evaluation are what training was to reach (`stop_at`)."""

@@ -26,7 +26,7 @@ from workbench.runs.weights import (
     step_of,
     weights_of,
 )
-from workbench.tasks import TASKS, Task
+from workbench.tasks import TASKS, Batch, Task
 from workbench.util.files import check_contents, is_run, is_within, load_tensors, read_metadata
 from workbench.util.messages import Notice, brief, harmless, in_one_line
 from workbench.util.plugins import changed_since
@@ -59,6 +59,10 @@ class Run:
 
     def task(self) -> Task:
         return self.config.make_task()
+
+    def batch(self, n: int = 8, seed: int = 0) -> Batch:
+        """Sequences of its task that it was not trained on, the same for the same seed."""
+        return self.task().sample(n, generator(seed), split="test")
 
     @property
     def finished(self) -> bool:

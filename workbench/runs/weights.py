@@ -85,7 +85,7 @@ def _check_noted(config: RunConfig, path: Path) -> None:
     Of heads or attention, for one, the shapes of weights do not tell.
     """
     text = read_metadata(path).get(NOTED)
-    if text is None:  # of an earlier version, which reports say
+    if text in (None, noted(config)[NOTED]):  # none is of an earlier version, which reports say
         return
     try:
         written = parse_json(text)

@@ -15,6 +15,7 @@ from torch.optim import AdamW, Muon, Optimizer
 from workbench.objectives import Objective
 from workbench.runs import RunConfig
 from workbench.tasks import Batch
+from workbench.training.checkpoints import keeps_checkpoint
 from workbench.training.distributed import Processes
 from workbench.training.state import Figures, Learner
 from workbench.util.seeds import generator, global_draws
@@ -110,7 +111,7 @@ class Step(OptimizerStep):
         self.waits |= config.optimizer != "adamw" or config.average > 0
 
     def asked(self, step: int) -> bool:
-        return super().asked(step) or self.config.keeps_checkpoint(step)
+        return super().asked(step) or keeps_checkpoint(self.config, step)
 
     def backward(self, batch: Batch, share: float) -> tuple[Tensor, Figures]:
         if self.config.accumulate > 1:

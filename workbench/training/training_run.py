@@ -17,6 +17,7 @@ from workbench import runs
 from workbench.models import Decoder
 from workbench.runs import Run, RunConfig
 from workbench.tasks import Task
+from workbench.training.checkpoints import accuracies_passed, keeps_checkpoint
 from workbench.training.curriculum import passes
 from workbench.training.data import training_batches
 from workbench.training.distributed import Processes
@@ -94,7 +95,7 @@ class TrainingRun(Trained):
             step = self.learner.step
             if self.track is not None and self.processes.main:
                 self.tracker = self.track(self.path, self.config, step if resumed else None)
-            if step == 0 and self.config.keeps_checkpoint(0):
+            if step == 0 and keeps_checkpoint(self.config, 0):
                 self._checkpoint()
             try:
                 torch.set_float32_matmul_precision("high" if self.config.precision == "tf32" else before)
@@ -110,7 +111,7 @@ class TrainingRun(Trained):
     def record(self, figures: Figures, batches: Batches, seconds: float) -> None:
         """Count a finished step, as any; where the config says so, also keep a checkpoint, or stop early."""
         super().record(figures, batches, seconds)
-        if self.config.keeps_checkpoint(self.learner.step):
+        if keeps_checkpoint(self.config, self.learner.step):
             self._checkpoint()
         if self.target and self.learner.step < self.config.steps:
             self.write(self.target)
@@ -129,7 +130,7 @@ class TrainingRun(Trained):
         if self.processes.main:
             figures = self.evaluation(learner.evaluated, learner.device, learner.passed)
             accuracy = figures.get("accuracy", -1.0)
-            passed = [level for level in config.checkpoint_at if learner.best < level <= accuracy]
+            passed = accuracies_passed(config, learner.best, accuracy)
             learner.best = max(learner.best, accuracy)
             if passed:
                 self.write({"event": "checkpoint", "step": learner.step, "accuracy": accuracy, "passed": passed})

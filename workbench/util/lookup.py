@@ -30,7 +30,7 @@ def lookup(table: Mapping[str, T], name: str, kind: str, meant: Mapping[str, str
     """
     if isinstance(name, str) and name in table:
         return table[name]
-    near = [(meant or {}).get(name), *get_close_matches(brief(name, 100), table, n=1)]
+    near = [(meant or {}).get(str(name)), *get_close_matches(brief(name, 100), table, n=1)]
     hint = next((f" (did you mean {other!r}?)" for other in near if other), "")
     raise ValueError(brief(f"unknown {kind} {name!r}{hint}; there is: {', '.join(sorted(table)) or 'none'}"))
 

@@ -119,8 +119,8 @@ def need_in_a_word(group: Group) -> str:
     if any(judgement.needed for judgement in group):
         return "needed"
     if needs <= {Need.NOT_NEEDED, Need.UNTESTED}:
-        return "not needed" if Need.NOT_NEEDED in needs else "need untested"
-    return "need unclear"
+        return "not needed" if Need.NOT_NEEDED in needs else "need not tested"
+    return "need not settled"
 
 
 def how_many(claims: Sequence[Group], needs: Mapping[str, str] | None = None) -> str:

@@ -34,6 +34,7 @@ class Statement:
         claims: the mechanisms that it is about.
         name: what the sentence begins with, before a colon: the claim, with the places that it is about.
         brief: of a claim, how often it holds and whether answers need it, in a line: what follows its name on a card.
+        parts: of a claim, its sentences after the name: what it says, how often it holds, what an edit of it does.
         more: the end of the sentence that can be left out where there is little room.
     """
 
@@ -42,6 +43,7 @@ class Statement:
     claims: tuple[str, ...] = ()
     name: str = ""
     brief: str = ""
+    parts: tuple[str, ...] = ()
     more: str = ""
 
     @property
@@ -92,12 +94,13 @@ def _weight(group: Group) -> tuple[bool, bool, float]:
 def _claim(claim: JudgedClaim, group: Sequence[Judgement]) -> Statement:
     """One claim: what it says, how often it holds beside its controls, and what an edit of it does."""
     name, needs = claims.name_of(claim, group), claims.needing(group)
-    said = [claims.holding(group), *([needs] if needs else [])]
+    parts = [sentence(claim.claim), *(f"{capitalised(part)}." for part in (claims.holding(group), needs) if part)]
     more = ""
     if needs and claim.needed_set is not None and claim.needed_set.heads and group[0].test is not None:
-        more = f"{capitalised(claims.needed_set(claim.needed_set))}."
-    text = f"{name}: {sentence(claim.claim)} {' '.join(f'{capitalised(part)}.' for part in said)} {more}".rstrip()
-    return Statement(text, _chips(group), (claim.claim,), name, _brief(group), more)
+        parts.append(more := f"{capitalised(claims.needed_set(claim.needed_set))}.")
+    return Statement(
+        f"{name}: {' '.join(parts)}", _chips(group), (claim.claim,), name, _brief(group), tuple(parts), more
+    )
 
 
 def _brief(group: Sequence[Judgement]) -> str:
@@ -114,7 +117,9 @@ def _brief(group: Sequence[Judgement]) -> str:
     if not group[0].found and not group[0].needed:
         return often
     if not group[0].needed:
-        return f"{often}; whether the answers need it is not {'tested' if group[0].need is Need.UNTESTED else 'shown'}"
+        return (
+            f"{often}; whether the answers need it is not {'tested' if group[0].need is Need.UNTESTED else 'settled'}"
+        )
     if not tests:
         return f"{often}; the answers need it"
     return f"{often}; the answers need it: edited, {percents(one.changed / one.n for one in tests)} of them change"

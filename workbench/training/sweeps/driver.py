@@ -37,8 +37,9 @@ SECONDS_TO_WAIT = 0.2
 
 def sweep(
     source: str | Path | Mapping[str, Any] | Plan,
+    *given: str | Path | Mapping[str, Any],
     out: str | Path | None = None,
-    *,
+    seeds: int | None = None,
     workers: int | None = None,
     ray: str | None = None,
     track: str | None = None,
@@ -52,13 +53,15 @@ def sweep(
 
     Args:
         source: a sweep file, its fields, or its plan; or a preset's name, with the other fields by name.
+        given: the folder, as `out`, or of a preset what is varied, as the field `grid`: once each at most.
         out: folder for the run folders and the results; by default `sweeps/` and the file's or preset's name.
+        seeds: of a preset, so many seeds from 0 of each choice of the grid.
         workers: runs that train at the same time, one core each; by default one a core.
         ray: the address of a Ray cluster to train on instead: host:port, "auto" for the one that runs here, or "local"
             for one of its own. A run takes one CPU, and a GPU if its `device` is "cuda".
         track: as of `train`; on this machine alone.
         progress: show progress on standard error.
-        fields: of the sweep of a preset: `grid={"learning_rate": [1e-3, 3e-4], "seed": [0, 1, 2]}`.
+        fields: of the sweep of a preset, as in a file: `grid={"learning_rate": [1e-3, 3e-4]}`, `settings`, `variants`.
 
     Returns:
         The results: one row a run, with its settings, `status` (finished, failed or unfinished) and final figures.
@@ -66,8 +69,15 @@ def sweep(
     Raises:
         ValueError: if the file or any of its runs is wrong, or a folder holds another run; nothing is written then.
     """
-    if not isinstance(out, str | Path | None):
-        raise ValueError(f"out is a folder, not {brief(repr(out))}; what is varied is given as grid={{…}}")
+    for each in given:
+        if isinstance(each, Mapping) and "grid" not in fields:
+            fields["grid"] = each
+        elif isinstance(each, str | Path) and out is None:
+            out = each
+        else:
+            raise ValueError(f"a sweep has one folder and one grid; there is also {brief(repr(each))}")
+    if seeds is not None:
+        fields["grid"] = {**fields.get("grid", {}), "seed": list(range(seeds))}
     if fields or (isinstance(source, str) and source in {**PRESETS, **PAPER_PRESETS}):
         out = Path("sweeps", str(source)) if out is None else out
         source = {"preset": source, **fields}

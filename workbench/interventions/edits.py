@@ -13,8 +13,19 @@ from torch import Tensor
 
 from workbench.capture import Capture
 from workbench.instruments.residual import projection
-from workbench.interventions import edit
-from workbench.interventions.edit import AtPosition, Hooks
+from workbench.interventions.edit_protocol import (
+    AtPosition,
+    Hooks,
+    check_head,
+    head_in_words,
+    heads_at,
+    point_in_words,
+    points,
+    put,
+    put_rows,
+    span,
+    writes,
+)
 from workbench.interventions.many_inputs import activation, cutting, exchanged
 from workbench.models import AnyHooked
 from workbench.tasks import Task
@@ -44,7 +55,7 @@ class CutEdge:
     head: int | None = None
 
     def in_words(self, task: Task) -> str:
-        where = edit.head_in_words(self.layer, self.head)
+        where = head_in_words(self.layer, self.head)
         if self.key is None:
             return f"position {self.query} cannot read anything ({where})"
         reader = "no position can" if self.query is None else f"position {self.query} cannot"
@@ -61,7 +72,7 @@ class CutEdge:
         """
         if self.query is None and self.key is None:
             raise ValueError("name a query or a key: without both, nothing would be read at all")
-        queries, keys = edit.span(self.query, n_pos), edit.span(self.key, n_pos)
+        queries, keys = span(self.query, n_pos), span(self.key, n_pos)
         edges = [(query, key) for query in queries for key in keys if key <= query]
         if not edges:
             raise ValueError(f"position {self.query} cannot read position {self.key}, which comes after it")
@@ -69,7 +80,7 @@ class CutEdge:
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         edges = [(0, query, key) for query, key in self.edges(seen.batch.tokens.shape[1])]
-        return cutting(model, seen.batch, edges, edit.heads_at(model, self.layer, self.head))
+        return cutting(model, seen.batch, edges, heads_at(model, self.layer, self.head))
 
 
 @dataclass(frozen=True)
@@ -89,10 +100,10 @@ class RemoveHead(AtPosition):
 
     def in_words(self, task: Task) -> str:
         what = INSTEAD.get(self.by, self.by)
-        return f"{edit.head_in_words(self.layer, self.head)} writes {what}{self.where_in_words}"
+        return f"{head_in_words(self.layer, self.head)} writes {what}{self.where_in_words}"
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
-        edit.check_head(model, self.layer, self.head)
+        check_head(model, self.layer, self.head)
         lookup(INSTEAD, self.by, "way to remove a head")
         name, values = f"blocks.{self.layer}.attn.hook_z", torch.zeros(())
         if self.by == "mean":
@@ -102,7 +113,7 @@ class RemoveHead(AtPosition):
             real = torch.arange(tokens.shape[1]) < task.lengths(tokens)[:, None]
             values = read[real.to(read.device)].mean(0)[self.head]
         where = self.mask(seen)[:, None] & (torch.arange(model.cfg.n_heads) == self.head)
-        return [(name, partial(edit.put, where=where[..., None], values=values))]
+        return [(name, partial(put, where=where[..., None], values=values))]
 
 
 @dataclass(frozen=True)
@@ -118,12 +129,12 @@ class RemoveWrite(AtPosition):
     position: int | None = None
 
     def in_words(self, task: Task) -> str:
-        return f"{edit.point_in_words(self.point)}: nothing is written{self.where_in_words}"
+        return f"{point_in_words(self.point)}: nothing is written{self.where_in_words}"
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
-        lookup(dict.fromkeys(edit.writes(seen.subject)), self.point, "point")
+        lookup(dict.fromkeys(writes(seen.subject)), self.point, "point")
         where = self.mask(seen)
-        return [(self.point, partial(edit.put, where=where[:, None], values=torch.zeros(())))]
+        return [(self.point, partial(put, where=where[:, None], values=torch.zeros(())))]
 
 
 @dataclass(frozen=True)
@@ -147,20 +158,20 @@ class MoveEdge:
     head: int | None = None
 
     def in_words(self, task: Task) -> str:
-        where = edit.head_in_words(self.layer, self.head)
+        where = head_in_words(self.layer, self.head)
         return f"position {self.query} reads position {self.to} in place of {self.key} ({where})"
 
     def places(self, n_pos: int) -> Sequence[int]:
         for key in (self.key, self.to):
-            edit.span(key, n_pos)
+            span(key, n_pos)
             if key > self.query:
                 raise ValueError(f"position {self.query} cannot read position {key}, which comes after it")
         if self.key == self.to:
             raise ValueError(f"the edge from position {self.query} to {self.key} leads there already; name another key")
-        return edit.span(self.query, n_pos)
+        return span(self.query, n_pos)
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
-        edit.check_head(model, self.layer, self.head)
+        check_head(model, self.layer, self.head)
         self.places(seen.batch.tokens.shape[1])
         layers = range(model.cfg.n_layers) if self.layer is None else [self.layer]
 
@@ -193,9 +204,9 @@ class Patch(AtPosition):
     other_point: str | None = None
 
     def in_words(self, task: Task) -> str:
-        where = edit.point_in_words(self.point)
+        where = point_in_words(self.point)
         if self.other_point not in (None, self.point):
-            where = f"{where}, from {edit.point_in_words(str(self.other_point))}"
+            where = f"{where}, from {point_in_words(str(self.other_point))}"
         if self.position is None:
             return f"every position holds what it holds in another input ({where})"
         source = self.position if self.other_position is None else self.other_position
@@ -205,7 +216,7 @@ class Patch(AtPosition):
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
         source = self.other_point or self.point
         for point in (self.point, source):
-            lookup(dict.fromkeys(edit.points(seen.subject)), point, "point")
+            lookup(dict.fromkeys(points(seen.subject)), point, "point")
         n_pos, source_tokens = seen.batch.tokens.shape[1], seen.subject.task.parse(self.other).tokens
         n_other = source_tokens.shape[1]
         places = list(self.places(n_pos))
@@ -218,12 +229,12 @@ class Patch(AtPosition):
         else:
             source_position = self.position if self.other_position is None else self.other_position
             try:
-                sources = list(edit.span(source_position, n_other))
+                sources = list(span(source_position, n_other))
             except ValueError as error:
                 raise ValueError(f"of the other input: {error}") from None
         values = activation(model, source_tokens, source)[0, sources]
         example = torch.zeros(len(places), dtype=torch.long)
-        return [(self.point, partial(edit.put_rows, example=example, position=torch.tensor(places), values=values))]
+        return [(self.point, partial(put_rows, example=example, position=torch.tensor(places), values=values))]
 
 
 @dataclass(frozen=True)
@@ -246,10 +257,10 @@ class Exchange(AtPosition):
     def in_words(self, task: Task) -> str:
         first, second = task.words(torch.tensor([self.first, self.second]))
         what = f"the coordinates of {first} and {second} in the {self.basis} basis are exchanged"
-        return f"{what}{self.where_in_words or ' everywhere'} ({edit.point_in_words(self.point)})"
+        return f"{what}{self.where_in_words or ' everywhere'} ({point_in_words(self.point)})"
 
     def hooks(self, model: AnyHooked, seen: Capture) -> Hooks:
-        lookup(dict.fromkeys(edit.points(seen.subject)), self.point, "point")
+        lookup(dict.fromkeys(points(seen.subject)), self.point, "point")
         basis = projection.basis(seen.subject, self.basis)
         for token in (self.first, self.second):
             if not 0 <= token < len(basis):
@@ -260,6 +271,6 @@ class Exchange(AtPosition):
         ids = [torch.tensor([token]) for token in (self.first, self.second)]
 
         def exchange(activation: Tensor, hook: Any) -> Tensor:
-            return edit.put(activation, hook, where=where, values=exchanged(activation, basis, *ids))
+            return put(activation, hook, where=where, values=exchanged(activation, basis, *ids))
 
         return [(self.point, exchange)]
