@@ -21,9 +21,9 @@ from workbench.inspection import claims, inspect_run
 from workbench.inspection import test_batches as drawn_batches
 from workbench.inspection.judged import judged_claims
 from workbench.interventions import CutEdge, try_edit
+from workbench.judgement.against_controls import Against, Compared
 from workbench.judgement.claim import Judgement, Need, Often
 from workbench.judgement.findings import Findings, MeasuredOn
-from workbench.judgement.rule import Against, Compared
 from workbench.judgement.words import claims as claims_in_words
 from workbench.runs.compiled import compile_run
 

@@ -19,7 +19,7 @@ from scipy import stats
 from scipy.special import betaln
 
 from tests.tables_in_docs import main
-from workbench.judgement import rule
+from workbench.judgement import against_controls as rule
 
 NAME = "rule"  # of the table in the docs
 DRAWS = 8000
@@ -61,7 +61,7 @@ def nulls(shape: str, models: int, n: int, draws: int = DRAWS) -> tuple[Int[np.n
 
 
 def p_values(hits: Int[np.ndarray, "draw model"], n: int, own: int) -> Float[np.ndarray, "draw hits"]:
-    """`rule.compare_counts`'s p of every count 0 … own, for each draw of null models."""
+    """`against_controls.compare_counts`'s p of every count 0 … own, for each draw of null models."""
     a, b = rule._grid()
     seen = np.arange(n + 1)[:, None]
     log_likelihood = betaln(a + seen, b + n - seen) - betaln(a, b)

@@ -10,9 +10,9 @@ import pytest
 
 from workbench.inspection import Inspected, claims, inspect_run
 from workbench.inspection.judged import judgements, strongest_control
+from workbench.judgement.against_controls import Against
 from workbench.judgement.claim import JudgedClaim, Judgement, Need, Often
 from workbench.judgement.judge import judge
-from workbench.judgement.rule import Against
 from workbench.judgement.words.claims import needing
 from workbench.measurement import Measurement
 from workbench.measurement.draws import over_draws

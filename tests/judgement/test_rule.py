@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from workbench.judgement.rule import ALPHA, Against, Tally, compare_counts
+from workbench.judgement.against_controls import ALPHA, Against, Tally, compare_counts
 
 
 def against(own: Tally, *nulls: tuple[float, int], places: int = 1, models: bool = True) -> Against:

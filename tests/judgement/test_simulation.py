@@ -10,7 +10,7 @@ import pytest
 from tests.judgement import simulation
 from tests.judgement.simulation import COUNTS, NAME, OWN, REAL, SHAPES, false_alarms, formerly, power
 from tests.tables_in_docs import written
-from workbench.judgement.rule import ALPHA, Tally, compare_counts
+from workbench.judgement.against_controls import ALPHA, Tally, compare_counts
 
 DRAWS = 1000
 

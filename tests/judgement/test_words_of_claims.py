@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from workbench.judgement import claim as fields
+from workbench.judgement.against_controls import Against, Compared, Tally, compare_counts
 from workbench.judgement.claim import EditCounts, JudgedClaim, Judgement, Need, NeededSet, Often
-from workbench.judgement.rule import Against, Compared, Tally, compare_counts
 from workbench.judgement.words import claims
 from workbench.measurement import Measurement
 

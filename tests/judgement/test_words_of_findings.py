@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from workbench.judgement.against_controls import Against, Compared
 from workbench.judgement.claim import JudgedClaim, Judgement, Need, Often
 from workbench.judgement.extremes import Extreme
 from workbench.judgement.findings import AnswerRates, Findings, Focus, GoldMass, MeasuredOn, Share
-from workbench.judgement.rule import Against, Compared
 from workbench.judgement.words import claims
 from workbench.judgement.words.findings import (
     MOST_CLAIMS,

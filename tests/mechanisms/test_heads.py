@@ -15,8 +15,8 @@ from workbench.benchmark.subjects import chains
 from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.judged import judgements
 from workbench.interventions import ReadBy, SpanEdit
+from workbench.judgement.against_controls import Against
 from workbench.judgement.claim import Need
-from workbench.judgement.rule import Against
 from workbench.mechanisms.heads import smallest_set, where_in_words
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.hooked import hook

@@ -23,8 +23,9 @@ from workbench.interventions import ReadBy, SpanEdit, points, try_edit, writes
 from workbench.mechanisms import identity_removed
 from workbench.mechanisms.suggestions import suggestions
 from workbench.models import Decoder, DecoderConfig
-from workbench.models.components import MLPS, POSITIONS, RotaryPositions
 from workbench.models.hooked import hook
+from workbench.models.norms_and_mlps import MLPS
+from workbench.models.positions import POSITIONS, RotaryPositions
 from workbench.runs import Run, load_run
 from workbench.tasks import make
 from workbench.training.optimizer_step import Step

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
-from workbench.models.components import NORMS, SinusoidalPositions
+from workbench.models.norms_and_mlps import NORMS
+from workbench.models.positions import SinusoidalPositions
 from workbench.tasks import make
 from workbench.util.seeds import generator
 

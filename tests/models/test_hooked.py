@@ -19,9 +19,10 @@ from tests.models.toys import TOYS, HalfSigmoidAttention, SigmoidAttention
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION
 from workbench.models.attention.standard import StandardAttention
-from workbench.models.components import MLPS, POSITIONS
 from workbench.models.hooked import HookedDecoder, hook, hook_alike
 from workbench.models.hooked_decoder import ALWAYS, GENERATING, OF_WORDS
+from workbench.models.norms_and_mlps import MLPS
+from workbench.models.positions import POSITIONS
 
 MIXTURE = ["standard", {"variant": "chacal", "gamma": 0.8}]
 VARIANTS = ["standard", "tempered", "chacal", {"variant": "chacal", "form": "eq7", "diagonal": True}, MIXTURE]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from workbench.judgement.against_controls import FEWEST_NULLS
 from workbench.judgement.decodable import BASELINES
-from workbench.judgement.rule import FEWEST_NULLS
 from workbench.judgement.used import CHANGED, FOLLOWED, NULL_KINDS, OUTCOMES
 from workbench.judgement.words import probes as words
 from workbench.measurement import Measurement

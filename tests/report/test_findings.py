@@ -12,7 +12,7 @@ from workbench.inspection import Inspected, inspect_run
 from workbench.inspection.findings import findings
 from workbench.inspection.judged import judged_claims
 from workbench.inspection.seed_groups import seed_groups
-from workbench.judgement.rule import Against
+from workbench.judgement.against_controls import Against
 from workbench.judgement.words import claims
 from workbench.judgement.words.summary import MOST, sentences
 from workbench.report import inspect

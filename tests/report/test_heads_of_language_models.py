@@ -20,8 +20,8 @@ from workbench.circuits.movers import difference_lost, moves
 from workbench.cli import main
 from workbench.inspection import head_claims, uninformed_heads
 from workbench.inspection.head_claims import REORDERED
+from workbench.judgement.against_controls import Against
 from workbench.judgement.claim import Need
-from workbench.judgement.rule import Against
 from workbench.models.pretrained import Pretrained
 from workbench.report.heads import Heads, RoleHead
 from workbench.tasks.prompt_sets import prompt_set

@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.figures.style import BLUE, CHANGED, GREY, framed
+from workbench.judgement.against_controls import Compared
 from workbench.judgement.claim import Judgement, Test
-from workbench.judgement.rule import Compared
 from workbench.measurement.controls import control_in_words
 from workbench.measurement.numbers import percent
 from workbench.measurement.places import place_in_words

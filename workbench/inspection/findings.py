@@ -11,9 +11,9 @@ from workbench.inspection.result import Inspected
 from workbench.inspection.seed_groups import SeedGroup
 from workbench.interventions import REMOVED, head_in_words
 from workbench.judgement import entropy
+from workbench.judgement.against_controls import Against
 from workbench.judgement.extremes import extreme
 from workbench.judgement.findings import AnswerRates, Findings, Focus, GoldMass, MeasuredOn, Share
-from workbench.judgement.rule import Against
 from workbench.measurement import Measurement
 from workbench.measurement.controls import UNTRAINED
 from workbench.measurement.groups import conditions_as_groups

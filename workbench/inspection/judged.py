@@ -9,9 +9,9 @@ import numpy as np
 
 from workbench.inspection.result import Inspected, Result
 from workbench.inspection.seed_groups import SeedGroup
+from workbench.judgement.against_controls import FEWEST, Compared
 from workbench.judgement.claim import JudgedClaim, Judgement, NeededSet, hardest
 from workbench.judgement.judge import beside_each_control, judge, judge_seeds
-from workbench.judgement.rule import FEWEST, Compared
 from workbench.measurement import Measurement
 from workbench.mechanisms import MECHANISMS
 from workbench.util.lookup import lookup

@@ -11,7 +11,7 @@ from math import isnan
 
 from pydantic import Field
 
-from workbench.judgement.rule import WORST_FIRST, Against, Compared, Stored
+from workbench.judgement.against_controls import WORST_FIRST, Against, Compared, Stored
 
 ELSEWHERE = "elsewhere"  # the edit that should not matter
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 from pydantic import Field
 
-from workbench.judgement.rule import Stored
+from workbench.judgement.against_controls import Stored
 from workbench.measurement import Measurement
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT
 from workbench.measurement.measurement import SEED

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from workbench.instruments.residual.dominant_rows import POSITION, ROWS, SHARE, WITHOUT, without_dominant
+from workbench.judgement.against_controls import Stored
 from workbench.judgement.extremes import Extreme, extreme
-from workbench.judgement.rule import Stored
 from workbench.measurement import Measurement
 from workbench.measurement.draws import DRAW, limit
 

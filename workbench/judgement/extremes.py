@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool
 
-from workbench.judgement.rule import Stored
+from workbench.judgement.against_controls import Stored
 from workbench.measurement import Measurement
 from workbench.measurement.measurement import interval
 

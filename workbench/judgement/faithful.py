@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from workbench.judgement.rule import Stored
+from workbench.judgement.against_controls import Stored
 from workbench.measurement import Measurement
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT, graded
 

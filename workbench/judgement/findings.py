@@ -7,10 +7,10 @@ from typing import NamedTuple
 from pydantic import Field
 
 from workbench.interventions import Head
+from workbench.judgement.against_controls import Compared, Stored
 from workbench.judgement.claim import JudgedClaim
 from workbench.judgement.entropy import Spread
 from workbench.judgement.extremes import Extreme
-from workbench.judgement.rule import Compared, Stored
 
 CLEAR_P = 0.05  # of a difference between groups of seeds, after Holm
 

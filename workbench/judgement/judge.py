@@ -2,7 +2,7 @@
 
 A claim that holds as often in a re-initialised model tells nothing of this one, however often it holds. An edit that
 changes answers as claimed shows that they depend on what was edited; where the same edit does the same in uninformed
-models, it tells nothing either. Each comparison is `rule.compare_counts`, on counts.
+models, it tells nothing either. Each comparison is `against_controls.compare_counts`, on counts.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from workbench.judgement.against_controls import FEWEST, WORST_FIRST, Against, Compared, Tally, compare_counts
 from workbench.judgement.claim import ELSEWHERE, EditCounts, Judgement, Need, Often, Test
-from workbench.judgement.rule import FEWEST, WORST_FIRST, Against, Compared, Tally, compare_counts
 from workbench.measurement import Measurement
 from workbench.measurement.draws import DRAW
 from workbench.mechanisms.heads import LEAST_LOST

@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from workbench.judgement import decodable as reading
+from workbench.judgement.against_controls import Stored
 from workbench.judgement.decodable import TRAINED, Decodable, Worth
-from workbench.judgement.rule import Stored
 from workbench.judgement.used import Conclusion, Used
 from workbench.measurement import Measurement
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from workbench.judgement.rule import ALPHA
+from workbench.judgement.against_controls import ALPHA
 
 SHUFFLES, SEED = 400, 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from workbench.judgement.rule import Stored
+from workbench.judgement.against_controls import Stored
 
 AS_PLANNED = "as planned"
 

@@ -3,8 +3,8 @@
 The edit's *lead* is by how much more of the answers it changes than the control edit that changes most, by each of the
 outcomes; below zero it is none. Two things are asked of it. Within the model: the whole interval of the paired
 difference lies at least `AT_LEAST` above zero, widened for the outcomes and points looked at (Bonferroni). Against
-uninformed models, by the one rule (`judgement.rule`): one further re-initialised model, and one further with shuffled
-weights, would hardly lead by as much, of as many sequences.
+uninformed models, by the one rule (`judgement.against_controls`): one further re-initialised model, and one further
+with shuffled weights, would hardly lead by as much, of as many sequences.
 
 Held against these models is the lead and not the effect of the edit: in untrained models the answers nearly tie, and
 any edit of this size changes many of them (four in five, in a small sorter), along the label's directions or others.
@@ -20,8 +20,8 @@ from enum import StrEnum
 import numpy as np
 from scipy import stats
 
+from workbench.judgement.against_controls import Against, Compared, Stored, Tally, compare_counts
 from workbench.judgement.decodable import Decodable, Worth
-from workbench.judgement.rule import Against, Compared, Stored, Tally, compare_counts
 from workbench.measurement import Measurement
 from workbench.measurement.intervals import LEAST_FOR_A_VERDICT, LEVEL
 

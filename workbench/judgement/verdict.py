@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from workbench.judgement.rule import Stored
+from workbench.judgement.against_controls import Stored
 from workbench.measurement import Measurement, intervals
 from workbench.measurement.compare_runs import difference_interval
 

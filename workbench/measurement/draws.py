@@ -69,11 +69,12 @@ def rates_by_group(scores: Measurement, groups: Sequence[Hashable], dim: str) ->
 def limit(values: Float[np.ndarray, " draw"], places: int = 1) -> float:
     """The limit that a further model with fresh weights exceeds, at any of the places, in at most `ALPHA` of cases.
 
-    For numbers that are no counts of tries, such as an entropy; of counts, `judgement.rule` knows more. What a model
-    has above the least is taken to be exponential: of k draws whose excesses over the least sum to S, a further one
-    exceeds least + c S with probability k / (k + 1) · (1 + c)^(1 − k). With this tail, longer than a normal one, the
-    limit is exact, and careful where tails are shorter; a t limit is exceeded in up to 26 % of cases at 7 places. The
-    largest draw is the limit where that is higher. How often it is exceeded is tabled in `docs/concepts/controls.md`.
+    For numbers that are no counts of tries, such as an entropy; of counts, `judgement.against_controls` knows more.
+    What a model has above the least is taken to be exponential: of k draws whose excesses over the least sum to S, a
+    further one exceeds least + c S with probability k / (k + 1) · (1 + c)^(1 − k). With this tail, longer than a normal
+    one, the limit is exact, and careful where tails are shorter; a t limit is exceeded in up to 26 % of cases at 7
+    places. The largest draw is the limit where that is higher. How often it is exceeded is tabled in
+    `docs/concepts/controls.md`.
 
     Args:
         values: of each draw; NaN ones are left out.

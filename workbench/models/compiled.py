@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from workbench.models.components import NORMS
 from workbench.models.config import DecoderConfig
 from workbench.models.decoder import Decoder
 from workbench.models.layers import Layer, MultiHeadAttention
+from workbench.models.norms_and_mlps import NORMS
 from workbench.util.seeds import generator
 
 # The constants of the construction; with them it is exact for every multiset of up to 255 symbols.

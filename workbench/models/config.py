@@ -11,7 +11,8 @@ from pydantic.dataclasses import dataclass
 from torch import nn
 
 from workbench.models.attention import ATTENTION, Attention
-from workbench.models.components import MLPS, NORMS, POSITIONS
+from workbench.models.norms_and_mlps import MLPS, NORMS
+from workbench.models.positions import POSITIONS
 from workbench.util.lookup import lookup
 from workbench.util.strict_settings import checked, true_is_no_number
 

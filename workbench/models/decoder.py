@@ -11,9 +11,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from workbench.models.attention import Attention
-from workbench.models.components import NORMS, POSITIONS
 from workbench.models.config import DecoderConfig
 from workbench.models.layers import Cache, Layer
+from workbench.models.norms_and_mlps import NORMS
+from workbench.models.positions import POSITIONS
 from workbench.util.lookup import lookup
 from workbench.util.memory import check_memory
 from workbench.util.vmap import under_vmap

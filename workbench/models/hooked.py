@@ -17,13 +17,14 @@ from transformer_lens.model_bridge.architecture_adapter import ArchitectureAdapt
 from transformer_lens.model_bridge.generalized_components.base import GeneralizedComponent
 from transformer_lens.model_bridge.sources._bridge_builder import build_bridge_from_module
 
-from workbench.models.components import MLPS, NORMS, POSITIONS, SinusoidalPositions
 from workbench.models.decoder import Decoder
 from workbench.models.facts import agree, probe_tokens
 from workbench.models.hooked_attention import ExplicitAttentionBridge
 from workbench.models.hooked_decoder import HookedDecoder
+from workbench.models.norms_and_mlps import MLPS, NORMS
 from workbench.models.own_model import OwnModel
 from workbench.models.own_model_hooks import HookedModule
+from workbench.models.positions import POSITIONS, SinusoidalPositions
 
 __all__ = ["AnyHooked", "HookedDecoder", "hook", "hook_alike"]
 

@@ -16,7 +16,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from transformer_lens.model_bridge import TransformerBridge
 
-from workbench.models.components import NORMS
+from workbench.models.norms_and_mlps import NORMS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

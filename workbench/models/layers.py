@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from workbench.models.attention import Attention
 from workbench.models.attention.base import remember
-from workbench.models.components import MLPS, NORMS, POSITIONS
 from workbench.models.config import DecoderConfig
+from workbench.models.norms_and_mlps import MLPS, NORMS
+from workbench.models.positions import POSITIONS
 
 
 @dataclass

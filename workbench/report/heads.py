@@ -17,8 +17,8 @@ from workbench.inspection.baseline_models import Model
 from workbench.inspection.head_claims import RoleHead, judged_heads
 from workbench.inspection.result import Result
 from workbench.inspection.uninformed_heads import Prompted, answered
+from workbench.judgement.against_controls import Against
 from workbench.judgement.claim import JudgedClaim
-from workbench.judgement.rule import Against
 from workbench.judgement.words import claims as claim_words
 from workbench.judgement.words import heads as words
 from workbench.measurement import Measurement

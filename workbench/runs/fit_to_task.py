@@ -10,9 +10,9 @@ import torch
 from pydantic import ValidationError
 
 from workbench.models import MODELS
-from workbench.models.components import POSITIONS
 from workbench.models.config import fit_attention, without_fitted
 from workbench.models.own_model_config import OwnModelConfig
+from workbench.models.positions import POSITIONS
 from workbench.objectives import OBJECTIVES
 from workbench.tasks import Task
 from workbench.util.lookup import lookup

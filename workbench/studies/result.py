@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from pydantic import ValidationError
 
-from workbench.judgement.rule import Stored
+from workbench.judgement.against_controls import Stored
 from workbench.judgement.tuning import Tried, Tuning
 from workbench.judgement.verdict import Outcome, Verdict, together
 from workbench.judgement.words.studies import sentence

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from workbench.models import Decoder, DecoderConfig
 from workbench.models.attention import ATTENTION, Attention
-from workbench.models.components import NORMS, POSITIONS
 from workbench.models.hooked import hook
 from workbench.models.layers import Layer, MultiHeadAttention
+from workbench.models.norms_and_mlps import NORMS
+from workbench.models.positions import POSITIONS
 from workbench.testing.require import ContractError, NotTested, require, require_close
 
 LENGTH = 9

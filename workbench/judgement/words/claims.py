@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from workbench.judgement.against_controls import WORST_FIRST, Against, Compared
 from workbench.judgement.claim import JudgedClaim, Judgement, Need, NeededSet, Often, Test, hardest
-from workbench.judgement.rule import WORST_FIRST, Against, Compared
 from workbench.measurement import Measurement
 from workbench.measurement.controls import control_in_words
 from workbench.measurement.numbers import between, counted, percent, percents, share_with_interval, whole

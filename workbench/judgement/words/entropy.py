@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from workbench.judgement.against_controls import FEWEST_NULLS
 from workbench.judgement.entropy import Spread
-from workbench.judgement.rule import FEWEST_NULLS
 from workbench.judgement.words.extremes import at_places
 from workbench.measurement.numbers import between, counted, percents
 from workbench.measurement.places import at_point

@@ -8,9 +8,9 @@ from math import isnan
 from typing import Literal
 
 from workbench.interventions import Head, head_in_words
+from workbench.judgement.against_controls import Against
 from workbench.judgement.claim import JudgedClaim, Judgement, Need, Often
 from workbench.judgement.findings import AnswerRates, Findings, Focus, GoldMass, MeasuredOn, Share
-from workbench.judgement.rule import Against
 from workbench.judgement.words import claims, entropy
 from workbench.judgement.words.extremes import MOST_NAMED, at_places
 from workbench.measurement.controls import control_in_words

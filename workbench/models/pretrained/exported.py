@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
-from workbench.models.components import SinusoidalPositions
 from workbench.models.config import DecoderConfig
 from workbench.models.decoder import Decoder
+from workbench.models.positions import SinusoidalPositions
 from workbench.models.pretrained.attention_functions import FIELD, set_attention
 
 
