@@ -99,8 +99,10 @@ def chapter(told: Symbol, number: int, look: Look) -> None:
     one: Chapter = value_of(told)[number]
     with panel(one.title, "story") as p:
         if one.statement.parts:
-            st.markdown(f"**{plain(capitalised(one.statement.brief))}.**")
-            st.markdown("\n".join(f"- {plain(part)}" for part in one.statement.parts))
+            claim, *found = map(plain, one.statement.parts)
+            st.markdown(f"**{plain(capitalised(one.statement.brief))}.**  \n{capitalised(claim)}")
+            with st.expander("In full, with its controls and edits"):
+                st.markdown("\n".join(f"- {part}" for part in found))
         else:
             st.markdown(plain(_short(one.title, one.statement)))
         if one.statement.chips:
