@@ -5,7 +5,7 @@
     report.figure(), report.table(), report.says, report.json()
 
     hooked = run.hooked()                                     # a TransformerLens bridge
-    logits, cache = hooked.run_with_cache(run.task().sample(8, workbench.generator(0)).tokens)
+    logits, cache = hooked.run_with_cache(run.batch(8).tokens)
 
 Each command of `workbench --help` is a function of its name. What `inspect`, `probe`, `circuit`, `patch`, `heads`,
 `study`, `table` and `runs_table` return draws itself (`figure()`), tabulates itself (`table()`), puts itself in words

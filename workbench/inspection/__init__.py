@@ -35,7 +35,7 @@ def see(run: Run, batch: Batch, *, step: int | None = None) -> Capture:
 
     Args:
         run: the run.
-        batch: what to run on: `run.task().parse("5 3 3 9")`, or `run.task().sample(…)`.
+        batch: what to run on: `run.task().parse("5 3 3 9")`, or `run.batch(8)`.
         step: of which checkpoint; by default the end.
     """
     model = run.model(step)
