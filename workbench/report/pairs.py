@@ -101,15 +101,14 @@ def open_pairs(
         draws: draws the pairs of a run.
         kind, n, later, step: of a run: what is changed, by default the task's first kind; how many pairs, by default
             `PAIRS`; whether answers behind the first that changes are asked for; the checkpoint, by default the end.
-        pairs: a file of pairs, or the name of a prompt set, of which n are drawn; of a model, `kind` may name it, too.
-        seed: of a prompt set.
+        pairs, seed: a file of pairs, or the name of a prompt set, of which n are drawn; of a model `kind` may name it.
         about: metric and more of `Comparison`.
 
     Raises:
         ValueError: if one of these does not exist or does not fit, or there are too few pairs.
     """
-    if pairs is None and kind is not None and not means_run(run) and named(kind) is not None:
-        kind, pairs = None, kind
+    if pairs is None and kind is not None and not means_run(run):
+        kind, pairs = (None, kind) if named(kind) else (kind, None)
     if pairs is not None:
         drawn_from = named(pairs)
         of_runs = {"kind": kind, "step": step, "later": later or None, "n": n if drawn_from is None else None}

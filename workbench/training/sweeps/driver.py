@@ -69,6 +69,19 @@ def sweep(
     Raises:
         ValueError: if the file or any of its runs is wrong, or a folder holds another run; nothing is written then.
     """
+    source, out = _of_preset(source, given, out, seeds, fields)
+    out, plan = output_folder(source, out), read_plan(source)
+    tracker(track)  # raises if there is none
+    jobs = survey(plan, out)
+    keep = partial(write_results, jobs, out)
+    train_all(jobs, out, retries=plan.retries, workers=workers, ray=ray, track=track, progress=progress, keep=keep)
+    return results(jobs)
+
+
+def _of_preset(
+    source: Any, given: Sequence[Any], out: str | Path | None, seeds: int | None, fields: dict[str, Any]
+) -> tuple[Any, str | Path | None]:
+    """The source and the folder of a sweep, of a preset the fields of its file; all as they were given to `sweep`."""
     for each in given:
         if isinstance(each, Mapping) and "grid" not in fields:
             fields["grid"] = each
@@ -81,12 +94,7 @@ def sweep(
     if fields or (isinstance(source, str) and source in {**PRESETS, **PAPER_PRESETS}):
         out = Path("sweeps", str(source)) if out is None else out
         source = {"preset": source, **fields}
-    out, plan = output_folder(source, out), read_plan(source)
-    tracker(track)  # raises if there is none
-    jobs = survey(plan, out)
-    keep = partial(write_results, jobs, out)
-    train_all(jobs, out, retries=plan.retries, workers=workers, ray=ray, track=track, progress=progress, keep=keep)
-    return results(jobs)
+    return source, out
 
 
 def train_all(
